@@ -197,7 +197,7 @@ def until_quiet() -> None:
     before, now = -1.0, 0.0
     while now - before > 0.1 and time.monotonic() < deadline:
         time.sleep(1.0)
-        before, now = now, cpu_s(_titled("StoreActor", "Spare", "Fetcher", "Parser"))
+        before, now = now, cpu_s(_titled("StoreActor", "Spare", "FetcherActor", "Parser"))
 
 
 def _titled(*actors: str) -> list[int]:
@@ -305,7 +305,7 @@ def _decoded(
     ):
 
         def limit_new() -> None:
-            fetch.take(_titled("Fetcher"))
+            fetch.take(_titled("FetcherActor"))
             nodes.take_workers()
 
         watch = Watch(name, limit_new)

@@ -34,7 +34,7 @@ from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.postgres import PostgresDatabase
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName
 from ray_canal.sinks.sender import Sender, TableWrite
-from ray_canal.views.row_places import Place
+from ray_canal.views.row_places import RowPlace
 from tests.servers import start
 from tests.servers.postgres import start_postgres
 
@@ -221,7 +221,7 @@ def delta(rows: int, stack: ExitStack) -> dict[str, Way]:
     table, number = DeltaFile(str(folder / "delta"), "bench"), iter(range(1, 1_000_000))
     every = rows_of(np.arange(rows) + 1, "n")
     table.create(SCHEMA)
-    table.merge(KEY, every.select(KEY).slice(0, 0), every, Place(0, 0, 0, 0))
+    table.merge(KEY, every.select(KEY).slice(0, 0), every, RowPlace(0, 0, 0, 0))
     buckets = 16
     for bucket in range(buckets):
         chosen = pc.equal(pc.bit_wise_and(every["id"], buckets - 1), bucket)
@@ -229,7 +229,7 @@ def delta(rows: int, stack: ExitStack) -> dict[str, Way]:
 
     def commit(batch: pa.RecordBatch) -> None:
         net = net_change([batch], KEY, NAMES)
-        table.merge(KEY, net.deletes, net.upserts, Place(0, 0, next(number), 0))
+        table.merge(KEY, net.deletes, net.upserts, RowPlace(0, 0, next(number), 0))
 
     def rewrite(batch: pa.RecordBatch) -> None:
         """Each file is one bucket of keys; those that have changes are read and written."""

@@ -113,7 +113,7 @@ def _memory() -> dict[str, float]:
     found = {"client": anonymous_mb(os.getpid())}
     for process in family():
         name = title(process.pid).removeprefix("ray::").partition(".")[0]
-        if name in ("StoreActor", "Controller", "Fetcher"):
+        if name in ("StoreActor", "Controller", "FetcherActor"):
             found[name] = found.get(name, 0.0) + anonymous_mb(process.pid)
     return found
 

@@ -23,7 +23,7 @@ from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_store import chunk_key
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import EVENT_AT, Quarantined, QuarantinedChunk
-from ray_canal.views.row_places import Place, place_at
+from ray_canal.views.row_places import RowPlace, place_at
 
 _CLIENT = "client "
 _PLACE = ("journal_name", "position", "row")
@@ -149,7 +149,7 @@ def _name(batches: list[pa.RecordBatch], streams: list[bytes]) -> str:
         for batch in batches
         if batch.num_rows and set(_PLACE) <= set(batch.schema.names)
     ]
-    first = min(places, key=lambda place: place.key, default=Place(0, 0, 0, 0))
+    first = min(places, key=lambda place: place.key, default=RowPlace(0, 0, 0, 0))
     digest = blake2b(b"".join(streams), digest_size=8).hexdigest()
     return f"{first.timeline:012} {first.row:020} {digest}"
 

@@ -60,7 +60,7 @@ def one_line(text: str) -> str:
     )
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object a record: time, level, logger, message, ids, and the event's name."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -102,7 +102,7 @@ def write_to_stderr(log_format: LogFormat, level: LogLevel = "info") -> None:
         logger.removeHandler(each)
     handler = _Ours()
     if log_format == "json":
-        handler.setFormatter(JsonLines())
+        handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(TextLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger.addHandler(handler)

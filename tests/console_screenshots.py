@@ -23,7 +23,7 @@ from ray_canal.console import app as console_app
 from ray_canal.console import pages
 from ray_canal.console.app import Console
 from ray_canal.console.cluster import Cluster
-from ray_canal.console.collector import SAMPLE_S, SAMPLES_MAX, Collector, Known, Sample
+from ray_canal.console.collector import SAMPLE_S, SAMPLES_MAX, Collector, KnownDestination, Sample
 from ray_canal.console.first_source import SourceFiles
 from ray_canal.demo import binlog_files
 from tests.fixture_browser import open_browser
@@ -189,13 +189,13 @@ class Part:
 class WithAnHour(Collector):
     """Its destinations were known for an hour."""
 
-    def all(self) -> list[Known]:
+    def all(self) -> list[KnownDestination]:
         return [self._with_samples(each) for each in super().all()]
 
-    def one(self, destination: str) -> Known:
+    def one(self, destination: str) -> KnownDestination:
         return self._with_samples(super().one(destination))
 
-    def _with_samples(self, known: Known) -> Known:
+    def _with_samples(self, known: KnownDestination) -> KnownDestination:
         seed = sum(known.name.encode())
         waves = [1 + 0.6 * math.sin((i + seed) / 9) for i in range(SAMPLES_MAX)]
         rate, lag = known.status.get("rows_per_second", 0.0), known.status.get("lag_seconds", 0.0)
@@ -204,7 +204,7 @@ class WithAnHour(Collector):
                    rows_per_s=rate * wave, fill=0.1 * wave)
             for i, wave in enumerate(waves)
         )  # fmt: skip
-        return Known(name=known.name, status=known.status, subscribers=known.subscribers,
+        return KnownDestination(name=known.name, status=known.status, subscribers=known.subscribers,
                      answered_at=NOW, samples=samples)  # fmt: skip
 
 

@@ -15,7 +15,7 @@ STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER, SPILLER, SPARE = (
     f"ray::{name}"
     for name in (
         "StoreActor",
-        "Fetcher",
+        "FetcherActor",
         "Controller",
         "Parser",
         "TransactionBufferActor",
@@ -60,7 +60,7 @@ def share_bytes(pid: int, field: str) -> int:
 
 
 def running(role: str, root: int | None = None) -> list[int]:
-    """Process ids whose title begins with `role` ("ray::Fetcher"), or whose program it is."""
+    """Process ids whose title begins with `role` ("ray::FetcherActor"), or whose program it is."""
     found = []
     for process in family(root):
         try:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ray_canal.config import CanalConfig, load
-from ray_canal.console.collector import Collector, Known
+from ray_canal.console.collector import Collector, KnownDestination
 from ray_canal.console.exposition import exposition
 from ray_canal.meta.schema_store import chunk_key
 from ray_canal.model.conditions import CONDITIONS
@@ -74,7 +74,7 @@ class Scene:
 
     async def sample(self) -> str:
         status = plain(await self.destination.status())
-        return exposition([Known(name=NAME, status=status)])
+        return exposition([KnownDestination(name=NAME, status=status)])
 
 
 def _note(series: Series, page: str, count: int) -> None:

@@ -30,7 +30,7 @@ _UNUSED_S = 10.0
 """After so long what a stream needed has been given back (ray_canal/malloc.py)."""
 _WRITERS = 2
 _PIPELINE = frozenset(
-    {"Controller", "StoreActor", "Fetcher", "Parser", "TransactionBufferActor", "Spiller",
+    {"Controller", "StoreActor", "FetcherActor", "Parser", "TransactionBufferActor", "Spiller",
      "decode_chunk"}
 )  # fmt: skip
 """What Ray calls the processes of the actors and tasks of ray_canal.actors."""

@@ -30,7 +30,7 @@ from ray_canal.actors.lost_chunks import may_be_lost
 from ray_canal.actors.ray_internals import Untracked, reference_of
 from ray_canal.actors.registry import NAMESPACE, find_store
 from ray_canal.actors.spiller import OnDisk
-from ray_canal.actors.waiting import InThread, OnLoop, Waiting
+from ray_canal.actors.waiting import ActorWaiting, AnswersInThread, AnswersOnLoop
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.destination.api import (
     BatchRequest,
@@ -59,7 +59,7 @@ _CHECK_S_MAX = 40.0
 """So long the store may look whether chunks are lost."""
 _RETRY_PAUSE_S, _RETRY_PAUSE_S_MAX = 0.1, 0.5
 _AWAY = (*ACTOR_AWAY, InstanceNotRunning, InstanceNotFound)
-_IN_THREAD = InThread()
+_IN_THREAD = AnswersInThread()
 
 
 def _pauses() -> Iterator[float]:
@@ -82,7 +82,7 @@ class DestinationCalls:
         self.destination = destination
         self._namespace = namespace
         self._restart_wait_s = restart_wait_s
-        self._on_loop = OnLoop()
+        self._on_loop = AnswersOnLoop()
         self._caller = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._received: dict[int, tuple[int, int]] = {}  # client id: epoch, newest batch
@@ -126,7 +126,7 @@ class DestinationCalls:
 
     async def _call(
         self,
-        waiting: Waiting,
+        waiting: ActorWaiting,
         method: Method[Q, R],
         request: Q,
         *,
@@ -171,7 +171,7 @@ class DestinationCalls:
         epoch, received = self._received.get(client_id, (0, 0))
         self._received[client_id] = (epoch, min(received, batch_id - 1))
 
-    async def _withdraw(self, waiting: Waiting, reference: Any, request: GetRequest) -> None:
+    async def _withdraw(self, waiting: ActorWaiting, reference: Any, request: GetRequest) -> None:
         try:
             head = await waiting.answer(reference)
             if head.id != EMPTY_BATCH:
@@ -230,7 +230,7 @@ class DestinationCalls:
         """The same, awaited."""
         return await self._load(self._on_loop, payloads)
 
-    async def _load(self, waiting: Waiting, payloads: list[Payload]) -> list[DecodedChunk]:
+    async def _load(self, waiting: ActorWaiting, payloads: list[Payload]) -> list[DecodedChunk]:
         try:
             there = [_reference(each) for each in payloads if not _is_here(each)]
             mapped = iter(await waiting.objects(there) if there else ())

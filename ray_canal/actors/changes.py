@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ray_canal.actors.placement_table import Place
+from ray_canal.actors.placement_table import PlacementRecord
 from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig
 from ray_canal.config.changes import changed_values, parsed
 from ray_canal.config.kept_secrets import revealed
@@ -19,13 +19,13 @@ from ray_canal.errors import ConfigError
 _CURSORS = ("backend", "path", "address", "database")
 
 
-def changes(config: CanalConfig, places: Mapping[str, Place]) -> dict[str, list[str]]:
+def changes(config: CanalConfig, places: Mapping[str, PlacementRecord]) -> dict[str, list[str]]:
     """Return the keys that differ, by destination, of those that run. Raises ConfigError: cursors
     would be elsewhere."""
     return {name: [*keys] for name, keys in plan(config, places)["change"].items()}
 
 
-def plan(config: CanalConfig, places: Mapping[str, Place]) -> dict[str, Any]:
+def plan(config: CanalConfig, places: Mapping[str, PlacementRecord]) -> dict[str, Any]:
     """Return what applying a configuration means: `add` (names), `change` (by name and key the
     values before and after as text, secrets hidden), `same` (names), `unlisted`: names of what runs
     and is not in it. Raises ConfigError: cursors would be elsewhere."""
@@ -45,7 +45,7 @@ def plan(config: CanalConfig, places: Mapping[str, Place]) -> dict[str, Any]:
 
 
 def _of_destination(
-    instance: InstanceConfig, meta: MetaConfig, place: Place
+    instance: InstanceConfig, meta: MetaConfig, place: PlacementRecord
 ) -> dict[str, tuple[str, str]]:
     known = parsed(InstanceConfig, place.instance_json)
     known_meta = parsed(MetaConfig, place.meta_json)

@@ -30,7 +30,7 @@ from ray_canal.actors.changes import changes, plan, refused
 from ray_canal.actors.homes import Homes, cluster_nodes, head_of
 from ray_canal.actors.log_settings import keep_log_settings, take_up_log_settings
 from ray_canal.actors.placement import ON_HEAD, outliving
-from ray_canal.actors.placement_table import Place, PlacementTable, home_for, share_here
+from ray_canal.actors.placement_table import PlacementRecord, PlacementTable, home_for, share_here
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.process_starts import ENDS_MAX, Starts
 from ray_canal.actors.ray_internals import actor_id
@@ -86,10 +86,10 @@ class Controller:
         homes = self._homes.choose(new, places, share)
         for instance in new:
             name = instance.destination
-            self._places.put(name, Place.of(homes[name], instance, config.meta))
+            self._places.put(name, PlacementRecord.of(homes[name], instance, config.meta))
         return names
 
-    def _ensure(self, place: Place) -> Any:
+    def _ensure(self, place: PlacementRecord) -> Any:
         found = registry.find_store_process(place.process, self._namespace)
         if found is None:
             found = launch.store_process(*place.home, self._namespace)
@@ -134,7 +134,9 @@ class Controller:
         place = self._places.get(name)
         if place is None:
             return
-        self._places.put(name, Place.of(place.home, config.destination(name), config.meta))
+        self._places.put(
+            name, PlacementRecord.of(place.home, config.destination(name), config.meta)
+        )
         kept_secrets.drop(place.secrets)
         actor = self._ensure(place)
         try:
@@ -258,7 +260,7 @@ class Controller:
         await asyncio.gather(*calls)
 
     def _separate(
-        self, process: str, places: dict[str, Place], destinations: Sequence[str]
+        self, process: str, places: dict[str, PlacementRecord], destinations: Sequence[str]
     ) -> dict[str, list[str]]:
         """Give each destination of a process its own, and end that one. Returns who is where."""
         logger.warning(
@@ -279,7 +281,7 @@ class Controller:
             ray.kill(actor, no_restart=True)
         return held
 
-    def _touch_secrets(self, places: dict[str, Place]) -> None:
+    def _touch_secrets(self, places: dict[str, PlacementRecord]) -> None:
         if time.monotonic() > self._touched_s + _TOUCH_PERIOD_S or not self._touched_s:
             self._touched_s = time.monotonic()
             for place in places.values():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ray_canal.actors.log_settings import Stage
+from ray_canal.actors.log_settings import StageActor
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.config import InstanceConfig, kept_secrets
 from ray_canal.destination import fetcher
 from ray_canal.malloc import give_up_unused
 
 
-class Fetcher(Stage, fetcher.Fetcher):
+class FetcherActor(StageActor, fetcher.Fetcher):
     """Named as what Ray shows of the process."""
 
     def __init__(self, instance_json: str, fused: bool) -> None:

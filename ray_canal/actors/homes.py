@@ -22,7 +22,7 @@ from ray_canal.actors.answers import ACTOR_AWAY, answered
 from ray_canal.actors.balance import Demand, Node, assign
 from ray_canal.actors.loads import Loads
 from ray_canal.actors.placement import HEAD_RESOURCE
-from ray_canal.actors.placement_table import Home, Place, PlacementTable, home_for
+from ray_canal.actors.placement_table import Home, PlacementRecord, PlacementTable, home_for
 from ray_canal.actors.ray_internals import draining_nodes
 from ray_canal.config import InstanceConfig
 from ray_canal.config.node import NodeSelector
@@ -63,7 +63,7 @@ class Homes:
     """The controller's view of where destinations are. `ensure`: starts a place's process."""
 
     def __init__(
-        self, namespace: str, table: PlacementTable, ensure: Callable[[Place], Any]
+        self, namespace: str, table: PlacementTable, ensure: Callable[[PlacementRecord], Any]
     ) -> None:
         self._namespace = namespace
         self._table = table
@@ -77,7 +77,10 @@ class Homes:
         self._evened_s = time.monotonic()
 
     def choose(
-        self, instances: Collection[InstanceConfig], places: Mapping[str, Place], share: int
+        self,
+        instances: Collection[InstanceConfig],
+        places: Mapping[str, PlacementRecord],
+        share: int,
     ) -> dict[str, Home]:
         """Return the homes of new destinations next to those that have one. Raises ConfigError: no
         node fits."""
@@ -98,10 +101,10 @@ class Homes:
                     "that do are draining; `ray list nodes --detail` shows labels and resources"
                 )
             homes[name] = home_for(name, taken, share, registry.STORE_PREFIX, node)
-            taken[name] = Place(homes[name].process, share, "", "", node=node)
+            taken[name] = PlacementRecord(homes[name].process, share, "", "", node=node)
         return homes
 
-    def _demands(self, places: Mapping[str, Place], head: str) -> dict[str, Demand]:
+    def _demands(self, places: Mapping[str, PlacementRecord], head: str) -> dict[str, Demand]:
         return {
             name: Demand(place.selector, place.node or head, self.loads.of(name))
             for name, place in places.items()
@@ -189,7 +192,7 @@ class Homes:
             self.loads.moved(name)
             del self._moving[name]
 
-    def _end_if_empty(self, left: Place) -> None:
+    def _end_if_empty(self, left: PlacementRecord) -> None:
         """End the process that a destination has left, if it holds no other, and none is just
         leaving it."""
         old = registry.find_store_process(left.process, self._namespace)

@@ -56,7 +56,7 @@ def log_terms() -> LogTerms | None:
     return None if _taken is None else LogTerms(_taken, ids_here())
 
 
-class Stage:
+class StageActor:
     """Calls that every stage's actor answers."""
 
     def log_as(self, terms: LogTerms, stage: str) -> None:

@@ -30,7 +30,7 @@ def may_be_lost(error: RayError) -> bool:
     return isinstance(error, ObjectLostError) and not isinstance(error, OwnerDiedError)
 
 
-class ChunkWatch:
+class RayChunkWatch:
     """The chunks of one log: finds out which of its chunks are lost. Only their owner may ask."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@ history, comes from the destination and goes back to it as records."""
 
 from __future__ import annotations
 
-from ray_canal.actors.log_settings import Stage
+from ray_canal.actors.log_settings import StageActor
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.parsed import ParsedChunk
@@ -14,7 +14,7 @@ from ray_canal.model.schema_record import Records
 from ray_canal.model.start import Start
 
 
-class Parser(Stage):
+class Parser(StageActor):
     """One destination's parser. Chunks come in the log's order, as one caller sends them."""
 
     def __init__(self, instance_json: str) -> None:

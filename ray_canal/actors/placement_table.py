@@ -30,7 +30,7 @@ FEW_CPUS = 4
 
 
 class Home(NamedTuple):
-    """A process that holds destinations; see `Place`."""
+    """A process that holds destinations; see `PlacementRecord`."""
 
     process: str
     share: int
@@ -38,7 +38,7 @@ class Home(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlacementRecord:
     """`process`: the name of the actor that holds the destination. `share`: how many destinations
     it may hold, with their upstreams; 0: this one, without its upstream. `owner`: whose the
     destination is, from a start to a stop. `node`: the id of the node on which that process runs;
@@ -52,7 +52,7 @@ class Place:
     node: str = ""
 
     @classmethod
-    def of(cls, home: Home, instance: InstanceConfig, meta: MetaConfig) -> Place:
+    def of(cls, home: Home, instance: InstanceConfig, meta: MetaConfig) -> PlacementRecord:
         """A new start of a destination. Secrets in clear text go to files here, on the head. Raises
         ConfigError: they cannot."""
         given = with_references(instance), with_references(meta)
@@ -70,7 +70,7 @@ class Place:
         """Return the process that holds the destination, and its node."""
         return Home(self.process, self.share, self.node)
 
-    def at(self, home: Home) -> Place:
+    def at(self, home: Home) -> PlacementRecord:
         """Return the same start of the destination in another process."""
         return replace(self, process=home.process, share=home.share, node=home.node)
 
@@ -122,12 +122,12 @@ class PlacementTable:
         """Return what the destination's store knows of its ownership."""
         return StoredClaim(self._claims + destination, owner)
 
-    def put(self, destination: str, place: Place) -> None:
+    def put(self, destination: str, place: PlacementRecord) -> None:
         kv_put(self._prefix + destination, json.dumps(asdict(place)))
 
-    def get(self, destination: str) -> Place | None:
+    def get(self, destination: str) -> PlacementRecord | None:
         found = kv_get(self._prefix + destination)
-        return None if found is None else Place(**json.loads(found))
+        return None if found is None else PlacementRecord(**json.loads(found))
 
     def remove(self, destination: str) -> None:
         kv_delete(self._prefix + destination)
@@ -137,7 +137,7 @@ class PlacementTable:
         """Destinations that have a place."""
         return sorted(key.removeprefix(self._prefix) for key in kv_keys(self._prefix))
 
-    def all(self) -> dict[str, Place]:
+    def all(self) -> dict[str, PlacementRecord]:
         """Return the places by destination."""
         found = {name: self.get(name) for name in self.names()}
         return {name: place for name, place in found.items() if place is not None}
@@ -164,7 +164,7 @@ def share_here(wanted: int | str, names: Iterable[str], placed: Iterable[str]) -
 
 
 def home_for(
-    destination: str, places: Mapping[str, Place], share: int, prefix: str, node: str = ""
+    destination: str, places: Mapping[str, PlacementRecord], share: int, prefix: str, node: str = ""
 ) -> Home:
     """Return the process on this node that takes one more destination: its own, else the first with
     room, else a new one. No process of another node has the same name."""

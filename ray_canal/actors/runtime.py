@@ -8,7 +8,7 @@ import ray
 
 from ray_canal.actors.answers import unwrap_ray_error
 from ray_canal.actors.disk import SpillProcess
-from ray_canal.actors.lost_chunks import ChunkWatch
+from ray_canal.actors.lost_chunks import RayChunkWatch
 from ray_canal.actors.metrics import Metrics
 from ray_canal.actors.placement_table import FEW_CPUS
 from ray_canal.actors.ray_internals import untracked
@@ -18,7 +18,7 @@ from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.fetcher_thread import FetcherThread
 from ray_canal.destination.fused_upstream import FusedUpstream
-from ray_canal.destination.ports import Fetcher, RowReaderHandle, Upstream
+from ray_canal.destination.ports import FetcherCalls, RowReaderHandle, Upstream
 from ray_canal.model.message import Payload
 
 _DECODERS_MAX = 16
@@ -41,7 +41,7 @@ class RayRuntime:
 
     async def upstream(self, config: InstanceConfig) -> Upstream:
         fused = self.decoders(config) == 0
-        fetcher: Fetcher
+        fetcher: FetcherCalls
         if self._shared:
             fetcher = FetcherThread(config, fused, _keep)
         else:
@@ -65,8 +65,8 @@ class RayRuntime:
         found: DecodedChunk = await cast("ray.ObjectRef[DecodedChunk]", payload)
         return found
 
-    def chunk_watch(self) -> ChunkWatch:
-        return ChunkWatch()
+    def chunk_watch(self) -> RayChunkWatch:
+        return RayChunkWatch()
 
     def untracked(self, payload: Payload) -> Payload:
         return untracked(payload)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ray_canal.actors.log_settings import Stage
+from ray_canal.actors.log_settings import StageActor
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.log.segment import Segment, SegmentFolder
@@ -26,7 +26,7 @@ class OnDisk:
     segment: Segment
 
 
-class Spiller(Stage):
+class Spiller(StageActor):
     """The only user of a folder; see SegmentFolder."""
 
     def __init__(self, folder: str) -> None:

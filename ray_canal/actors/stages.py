@@ -23,12 +23,12 @@ from ray_canal.model.position import EntryPosition
 
 def fetcher(config: InstanceConfig, fused: bool) -> ActorHandle[Any]:
     """Start a fetcher. Raises ConfigError: a password is not kept any more."""
-    from ray_canal.actors.fetcher import Fetcher
+    from ray_canal.actors.fetcher import FetcherActor
 
     given, told = handed_over(config)
 
     handle: ActorHandle[Any] = (
-        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(Fetcher)
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(FetcherActor)
         .options(num_cpus=ACTOR_CPUS, max_restarts=0, **beside())
         .remote(given.model_dump_json(), fused)
     )
@@ -46,10 +46,10 @@ def let_log(stage: ActorHandle[Any], name: str) -> None:
 
 def standby(name: str, node: str) -> ActorHandle[Any]:
     """Start a standby (standby.py) on a node. It belongs to nobody, and ends by itself."""
-    from ray_canal.actors.standby import Fetcher
+    from ray_canal.actors.standby import StandbyFetcher
 
     handle: ActorHandle[Any] = (
-        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(Fetcher)
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(StandbyFetcher)
         .options(
             name=name,
             namespace=NAMESPACE,

@@ -24,7 +24,7 @@ _LEASE_S = 60.0
 _CHECK_PERIOD_S = 5.0
 
 
-class Fetcher(fetcher.Fetcher):
+class StandbyFetcher(fetcher.FetcherActor):
     """Named so that the process is called what it becomes."""
 
     def __init__(self, name: str, node: str) -> None:
@@ -41,7 +41,7 @@ class Fetcher(fetcher.Fetcher):
         """Be the fetcher of this destination from now on."""
         self.remember(told)
         self._taken = True
-        type(self).__name__ = "Fetcher"
+        type(self).__name__ = "FetcherActor"
         super().__init__(instance_json, fused)
 
     def alive(self) -> None:

@@ -30,7 +30,7 @@ STOPPED = ""
 """Kept in place of the configuration of a destination that somebody has stopped."""
 
 
-class Deployment(Protocol):
+class ActiveHead(Protocol):
     """The things that a head does when it becomes active, and when it is replaced."""
 
     async def begin(self, config: CanalConfig) -> None:
@@ -44,7 +44,7 @@ class Succession:
     """The succession of heads. It goes on after a restart of the controller, by a record in Ray's
     key-value store."""
 
-    def __init__(self, namespace: str, deployment: Deployment) -> None:
+    def __init__(self, namespace: str, deployment: ActiveHead) -> None:
         self._key = f"ray_canal:succession:{namespace}"
         self._namespace = namespace
         self._deployment = deployment

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 
-from ray_canal.actors.log_settings import Stage
+from ray_canal.actors.log_settings import StageActor
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
@@ -14,7 +14,7 @@ from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.position import EntryPosition
 
 
-class TransactionBufferActor(Stage):
+class TransactionBufferActor(StageActor):
     """One generation's TransactionBuffer behind a handle."""
 
     def __init__(self, config_json: str, start: EntryPosition, gtid_set: str) -> None:

@@ -26,8 +26,8 @@ from ray_canal.actors.log_settings import log_terms
 from ray_canal.actors.placement import CONTROL_GROUP, HEALTH_GROUP
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.ports import Answer, Fetched, Fetcher
-from ray_canal.destination.stages import Reading
+from ray_canal.destination.ports import Answer, Fetched, FetcherCalls
+from ray_canal.destination.stages import FetchReport
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
@@ -39,7 +39,7 @@ _END_S = 2.0
 
 
 class FetcherProcess:
-    """The handle of a fetcher actor. See destination/ports.py `Fetcher`."""
+    """The handle of a fetcher actor. See destination/ports.py `FetcherCalls`."""
 
     decoding: Sequence[int] = ()
 
@@ -108,7 +108,7 @@ def _is_alive(actor: Any) -> Awaitable[object]:
     return asyncio.wrap_future(reply.future())
 
 
-def whole_call(reading: Reading, took_s: float) -> Reading:
+def whole_call(reading: FetchReport, took_s: float) -> FetchReport:
     """Return the times of a call of the fetcher that took so long in all: what Ray does there to
     hand a chunk over is the fetcher's work, too."""
     return replace(reading, busy_s=max(reading.busy_s, took_s - reading.waiting_s))
@@ -121,7 +121,7 @@ class SplitUpstream:
     calls_ahead = 1
     decoding_bytes = 0
 
-    def __init__(self, config: InstanceConfig, fetcher: Fetcher) -> None:
+    def __init__(self, config: InstanceConfig, fetcher: FetcherCalls) -> None:
         self._config = config
         self._fetcher = fetcher
         self._decode = stages.decode_task()

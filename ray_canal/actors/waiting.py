@@ -13,7 +13,7 @@ from ray_canal.actors.answers import answered
 from ray_canal.actors.local_calls import LocalCall
 
 
-class Waiting(Protocol):
+class ActorWaiting(Protocol):
     """The ways in which a call waits."""
 
     async def answer(self, reply: Any, limit_s: float | None = None) -> Any:
@@ -33,7 +33,7 @@ class Waiting(Protocol):
         """Run a look-up, once for all calls that wait for it."""
 
 
-class OnLoop:
+class AnswersOnLoop:
     """Waits on the event loop."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class OnLoop:
         await asyncio.wait({self._looking})
 
 
-class InThread:
+class AnswersInThread:
     """Blocks the thread; see `complete` (destination/blocking.py)."""
 
     async def answer(self, reply: Any, limit_s: float | None = None) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ray_canal.binlog.chunk import QUERY, ColumnLayout, TableLayout
 from ray_canal.binlog.parsed import QueryRecord
-from ray_canal.binlog.plan import Plan
+from ray_canal.binlog.plan import DecodePlan
 from ray_canal.kernels.base import codes
 from ray_canal.kernels.rows import rows, wire
 from ray_canal.model.arrays import Int64s, Records
@@ -33,7 +33,7 @@ class ArenaSketch:
         return offset
 
 
-def table_layout(meta: TableMeta, plan: Plan, shape: Int64s, dest: Int64s) -> TableLayout:
+def table_layout(meta: TableMeta, plan: DecodePlan, shape: Int64s, dest: Int64s) -> TableLayout:
     """Return a table's finished layout, after the kernel has filled the columns: `shape` is the
     table's line, `dest` its columns'."""
     count, row_event = int(shape[rows.S_ROWS]), int(shape[rows.S_ROW_EVENT])

@@ -10,7 +10,7 @@ import numpy as np
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.events import event_name
 from ray_canal.binlog.parsed import ParsedChunk
-from ray_canal.binlog.plan import Plan, make_plan
+from ray_canal.binlog.plan import DecodePlan, make_plan
 from ray_canal.binlog.text_check import read_by_character
 from ray_canal.binlog.walked import table_id_bytes
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
@@ -53,7 +53,7 @@ class Work:
 
     raw: RawChunk
     parsed: ParsedChunk
-    plans: list[Plan]
+    plans: list[DecodePlan]
     events: Int64s
     shape: Int64s
     plan: Int64s
@@ -158,7 +158,7 @@ def _prepare(raw: RawChunk, parsed: ParsedChunk, count: int) -> Work:
                 number = int(events[events[:, r.E_TABLE] == table][0, r.E_NUMBER])
                 raise RowsFailure(number, error) from None
         else:
-            plan = Plan(lines[0], ())
+            plan = DecodePlan(lines[0], ())
         plans.append(plan)
         lines.append(plan.lines)
         shape[table, r.S_FIRST] = first

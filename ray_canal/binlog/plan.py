@@ -24,7 +24,7 @@ from ray_canal.types.registry import may_be, plan_line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class DecodePlan:
     """Plan of a table: `lines` is int64[columns, wire.PLAN_FIELDS], of hidden columns, too."""
 
     lines: Int64s
@@ -35,7 +35,7 @@ _HIDDEN = ColumnMeta("DB_ROW_HASH", mysql.LONGLONG, "bigint unsigned", unsigned=
 
 
 @lru_cache(maxsize=2048)
-def make_plan(version: TableVersion) -> Plan:
+def make_plan(version: TableVersion) -> DecodePlan:
     """The plan of a table version."""
     table_map, meta = version.table_map, version.meta
     hidden = (_HIDDEN,) * meta.hidden
@@ -55,7 +55,7 @@ def make_plan(version: TableVersion) -> Plan:
     plan = np.zeros((len(lines), wire.PLAN_FIELDS), np.int64)
     plan[:, : wire.RUN] = np.reshape(lines, (len(lines), wire.RUN))
     note_runs(plan)
-    return Plan(plan, tuple(int(code) for code in plan[:, wire.CODE]))
+    return DecodePlan(plan, tuple(int(code) for code in plan[:, wire.CODE]))
 
 
 def note_runs(plan: Int64s) -> None:

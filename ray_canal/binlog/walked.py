@@ -165,7 +165,7 @@ def _walked(head: ChunkHead, data: Bytes) -> tuple[Walked, int, int, int]:
     entries, gtid_events, table_maps = (32 + data.size // size for size in _BYTES_PER)
     if head.events:
         entries, gtid_events = head.events, head.gtids + 1
-    start = w.Start(
+    start = w.WalkStart(
         carried=head.carried_bytes,
         position=head.position,
         in_transaction=int(head.in_transaction),
@@ -185,7 +185,7 @@ def _walked(head: ChunkHead, data: Bytes) -> tuple[Walked, int, int, int]:
         seconds = np.empty(gtid_events, np.int64)
         maps = np.empty((m.MAP_FIELDS, table_maps), np.int64)
         state = np.zeros(w.STATE_FIELDS, np.int64)
-        found = w.Found(
+        found = w.WalkOutput(
             events=events,
             bodies=bodies.reshape(-1),
             questions=questions,

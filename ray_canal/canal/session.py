@@ -61,7 +61,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReplyBytes:
     data: bytes
 
 
@@ -128,7 +128,7 @@ class Rollback:
 
 
 Request = Subscribe | Unsubscribe | Get | Ack | Rollback
-Step = Answer | Close | Login | Request
+Step = ReplyBytes | Close | Login | Request
 
 
 class _Refused(Exception):
@@ -191,7 +191,7 @@ def _rollback(packet: pb.Packet) -> Step:
 
 
 def _heartbeat(packet: pb.Packet) -> Step:
-    return Answer(packets.acknowledged())
+    return ReplyBytes(packets.acknowledged())
 
 
 def _login(packet: pb.Packet) -> Step:
@@ -293,18 +293,18 @@ class Session:
         except CorruptPacket as error:
             return self._end(str(error))
         except _Refused as error:
-            return Answer(packets.refused(error.code, error.message))
+            return ReplyBytes(packets.refused(error.code, error.message))
         if self.state is State.AUTHENTICATING:
             return self._end(f"packet type={_name(packet.type)} before the authentication")
         text = f"packet type={_name(packet.type)} is NOT supported!"
-        return Answer(packets.refused(SOMETHING_WRONG, text))
+        return ReplyBytes(packets.refused(SOMETHING_WRONG, text))
 
-    def _end(self, reason: str) -> Answer:
+    def _end(self, reason: str) -> ReplyBytes:
         """The error goes out, then `next` gives Close."""
         self.state = State.CLOSED
         self._waiting.clear()
         self._close = Close(reason)
-        return Answer(packets.refused(SOMETHING_WRONG, reason))
+        return ReplyBytes(packets.refused(SOMETHING_WRONG, reason))
 
     # --- what became of what `next` handed out --------------------------------------------------
 

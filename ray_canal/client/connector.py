@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ray_canal.client.message import Message
-from ray_canal.client.session import Session
+from ray_canal.client.session import ClientSession
 from ray_canal.client.transport import Transport
 from ray_canal.client.waiting import InThread, OnLoop, Waiting
 from ray_canal.destination.api import (
@@ -27,7 +27,7 @@ from ray_canal.destination.blocking import complete
 from ray_canal.errors import BatchNotFound, CanalError, InstanceRestarted, MetaUnavailable
 from ray_canal.model.message import MessageHead
 from ray_canal.model.snapshot_wish import SnapshotStart
-from ray_canal.model.subscription import DEFAULT_CLIENT_ID, Policy, Start
+from ray_canal.model.subscription import DEFAULT_CLIENT_ID, Policy, StartWish
 from ray_canal.views.transform import RowSteps
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class AsyncConnector:
         client_id: int | None = DEFAULT_CLIENT_ID,
         waiting: Waiting | None = None,
     ) -> None:
-        self._session = Session(transport, client_id)
+        self._session = ClientSession(transport, client_id)
         self._waiting = waiting or OnLoop(transport)
         self._acking: asyncio.Task[None] | None = None  # of the last `get`
 
@@ -90,7 +90,7 @@ class AsyncConnector:
         *,
         policy: Policy | None = None,
         transactions: bool | None = None,
-        start: Start | None = None,
+        start: StartWish | None = None,
         snapshot: SnapshotStart | None = None,
         **steps: Unpack[RowSteps],
     ) -> None:
@@ -312,7 +312,7 @@ class Connector:
         *,
         policy: Policy | None = None,
         transactions: bool | None = None,
-        start: Start | None = None,
+        start: StartWish | None = None,
         snapshot: SnapshotStart | None = None,
         **steps: Unpack[RowSteps],
     ) -> None:

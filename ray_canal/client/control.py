@@ -14,7 +14,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.meta.operations import Argument, operate_kept, refuse_action
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.reports import SubscriberReport
-from ray_canal.model.subscription import Start, refuse_client_id
+from ray_canal.model.subscription import StartWish, refuse_client_id
 
 
 def subscriber(
@@ -58,7 +58,7 @@ class SubscriberControl:
         """Let it go on at its cursor; from the log, or by a replication stream of its own."""
         return self._operate("resume")
 
-    def seek(self, to: Start) -> SubscriberReport:
+    def seek(self, to: StartWish) -> SubscriberReport:
         """Move its cursor: `head` or `tail` of the destination's log, a place in the binlog (also
         as FILE:POSITION), a GTID set of what was consumed, a time. What it was handed is void.
 
@@ -110,7 +110,7 @@ class SubscriberControl:
         return call_once(name, namespace, operate, client_id, action, argument)
 
 
-def _text(to: Start) -> str:
+def _text(to: StartWish) -> str:
     """Return a place as text. Raises ConfigError: a time without its zone."""
     if isinstance(to, datetime):
         if to.tzinfo is None:

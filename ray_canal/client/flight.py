@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from ray_canal.binlog.chunk import DecodedChunk
-from ray_canal.client.flight_wire import Answer, chunk_of, packed_call
+from ray_canal.client.flight_wire import CallAnswer, chunk_of, packed_call
 from ray_canal.client.holder import holder_for
 from ray_canal.client.message import Message
 from ray_canal.destination.api import (
@@ -185,7 +185,7 @@ class FlightTransport:
         if isinstance(request, GetRequest):  # a timeout of 0 waits for a full batch
             limit_s = None if request.timeout == 0 else _ANSWER_S + (request.timeout or 0.0)
         data = self._made(lambda: self._act("call", body, limit_s))
-        answer: R = Answer.model_validate_json(data).result()
+        answer: R = CallAnswer.model_validate_json(data).result()
         return answer
 
     def _arrived(self, request: ClientRequest, answer: R) -> R:

@@ -33,7 +33,7 @@ from ray_canal.errors import CanalError, ConfigError
 from ray_canal.model.log_context import OpenTransaction
 from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.model.position import EntryPosition
-from ray_canal.model.subscription import Policy, Start, Subscription
+from ray_canal.model.subscription import Policy, StartWish, Subscription
 
 PIECE_BYTES = 256 << 20
 """Of an arena, this much is in a record batch: mostly all of it, so that it need not be put
@@ -76,7 +76,7 @@ class Wishes(BaseModel):
 
     def subscription(self) -> Subscription:
         """Return them as a subscription's."""
-        start: Start | None = self.start_at or self.start_time or self.start
+        start: StartWish | None = self.start_at or self.start_time or self.start
         return Subscription(self.policy, self.transactions, start, self.ephemeral)
 
 
@@ -105,7 +105,7 @@ class Small(BaseModel):
         return DecodedChunk(self.layout, np.frombuffer(self.arena, np.uint8))
 
 
-class Part(BaseModel):
+class WirePart(BaseModel):
     """A MessagePart; `chunk` is its payload, or names it, `mask` has a bit for each of
     `entries`."""
 
@@ -121,7 +121,7 @@ class Part(BaseModel):
     tables: bytes | None = None
 
     @classmethod
-    def of(cls, part: MessagePart, name: str, *, inline: bool) -> Part:
+    def of(cls, part: MessagePart, name: str, *, inline: bool) -> WirePart:
         """Return a part in the form of the wire. `inline`: with its chunk, if that is in this
         process."""
         mask = None if part.mask is None else np.packbits(part.mask).tobytes()
@@ -158,7 +158,7 @@ class Head(BaseModel):
 
     id: int
     epoch: int
-    parts: list[Part]
+    parts: list[WirePart]
     entry_count: int
     row_count: int
     start: EntryPosition | None
@@ -180,7 +180,7 @@ class Head(BaseModel):
         size_bytes = sum(chunk.arena.size for chunk in here)
         inline = len(here) == len(head.parts) and size_bytes <= _INLINE_BYTES_MAX
         named = zip(head.parts, chunks, strict=True)
-        return cls(parts=[Part.of(*each, inline=inline) for each in named], **rest)
+        return cls(parts=[WirePart.of(*each, inline=inline) for each in named], **rest)
 
     def message_head(self) -> MessageHead:
         """Return it as a message's."""
@@ -201,7 +201,7 @@ class Call(BaseModel):
     request: dict[str, Any]
 
 
-class Answer(BaseModel):
+class CallAnswer(BaseModel):
     """Its answer: a plain value, a message's head, or an error by its class."""
 
     model_config = _STRICT
@@ -212,7 +212,7 @@ class Answer(BaseModel):
     text: str = ""
 
     @classmethod
-    def of_error(cls, error: CanalError) -> Answer:
+    def of_error(cls, error: CanalError) -> CallAnswer:
         """Return the answer that raises an error at the client."""
         return cls(error=type(error).__name__, text=str(error))
 

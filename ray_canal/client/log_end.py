@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_canal.model.position import journal_key
-from ray_canal.views.row_places import Place
+from ray_canal.views.row_places import RowPlace
 
 EMPTY_GETS = 2
 """One may come while a chunk is being decoded."""
@@ -25,8 +25,8 @@ class Reach:
     no room to go on. `detached`: the subscriber that asks reads by a dump of its own, and is not
     where the destination is."""
 
-    read: Place
-    end: Place | None
+    read: RowPlace
+    end: RowPlace | None
     full_s: float = 0.0
     detached: bool = False
 
@@ -37,8 +37,10 @@ def reach_of(status: Mapping[str, Any], client_id: int) -> Reach | None:
     if source is None or not source.journal_name:
         return None
 
-    def place(journal_name: str, position: int) -> Place:
-        return Place(status["timeline"], journal_key(journal_name)[1], position, -1, journal_name)
+    def place(journal_name: str, position: int) -> RowPlace:
+        return RowPlace(
+            status["timeline"], journal_key(journal_name)[1], position, -1, journal_name
+        )
 
     end = place(*source.end) if status.get("connected") and source.end is not None else None
     store = status.get("store") or {}
@@ -53,12 +55,12 @@ class LogEnd:
     def __init__(self, reach: Callable[[], Reach | None]) -> None:
         self._reach = reach
         self._began_s = time.monotonic()
-        self._place: Place | None = None
+        self._place: RowPlace | None = None
         self._empty_gets = 0
         self._is_there = False
         self._look()
 
-    def is_reached(self, last: Place) -> bool:
+    def is_reached(self, last: RowPlace) -> bool:
         """Note the last row of a message; whether it stands behind the end."""
         self._empty_gets = 0
         return self._place is not None and last.key > self._place.key
@@ -85,5 +87,5 @@ class LogEnd:
         self._is_there = not reach.detached and (has_read or reach.full_s > _FULL_S)
 
 
-def _key(place: Place) -> tuple[int, int, int, int]:
+def _key(place: RowPlace) -> tuple[int, int, int, int]:
     return place.key

@@ -24,7 +24,7 @@ from ray_canal.model.message import MessageHead, Payload
 from ray_canal.model.snapshot_wish import SnapshotStart
 from ray_canal.model.subscription import (
     Policy,
-    Start,
+    StartWish,
     Subscription,
     new_client_id,
     refuse_client_id,
@@ -34,7 +34,7 @@ from ray_canal.views.transform import Keys, RowSteps, Transform
 logger = logging.getLogger(__name__)
 
 
-class Session:
+class ClientSession:
     """What both connectors remember: who we are, and which epoch our batches belong to.
 
     `done`: the id and epoch of a batch that a loop over messages is done with; its ack goes with
@@ -97,7 +97,7 @@ class Session:
         self,
         policy: Policy | None,
         transactions: bool | None,
-        start: Start | None,
+        start: StartWish | None,
         snapshot: SnapshotStart | None = None,
     ) -> Subscription:
         """Return what is subscribed for. Who only looks on holds up nobody."""

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from ray_canal.client.message import Message
-from ray_canal.client.session import Session
+from ray_canal.client.session import ClientSession
 from ray_canal.client.transport import Transport
 from ray_canal.destination.api import Method, Q, R
 
@@ -29,7 +29,7 @@ class Waiting(Protocol):
     async def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         """Begin work that no cancellation of the caller ends. None: it is done already."""
 
-    async def close(self, session: Session) -> None:
+    async def close(self, session: ClientSession) -> None:
         """End the session."""
 
 
@@ -50,7 +50,7 @@ class OnLoop:
     async def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         return asyncio.ensure_future(work)
 
-    async def close(self, session: Session) -> None:
+    async def close(self, session: ClientSession) -> None:
         await asyncio.to_thread(session.close)
 
 
@@ -71,7 +71,7 @@ class InThread:
         await work
         return None
 
-    async def close(self, session: Session) -> None:
+    async def close(self, session: ClientSession) -> None:
         session.close()
 
 

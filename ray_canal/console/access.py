@@ -71,7 +71,7 @@ class Visitor:
         return self.by_header or hmac.compare_digest(csrf.encode(), self.csrf.encode())
 
 
-class Logins:
+class ConsoleLogins:
     """The sessions of this process; they end with it."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ray_canal.console.collector import Known
+from ray_canal.console.collector import KnownDestination
 from ray_canal.model.conditions import CONDITIONS, Condition, Finding, Severity
 from ray_canal.model.metrics import ANSWERS
 
@@ -23,7 +23,7 @@ class Problem:
     advice: str
 
 
-def problems(known: Known) -> list[Problem]:
+def problems(known: KnownDestination) -> list[Problem]:
     """Return what is wrong with a destination now, the worst first."""
     found = [
         Problem(each.alert, each.severity, each.summary, finding.text, each.advice)
@@ -36,13 +36,13 @@ def problems(known: Known) -> list[Problem]:
     return sorted(found, key=lambda each: _RANK[each.severity])
 
 
-def _findings(known: Known, condition: Condition) -> Iterator[Finding]:
+def _findings(known: KnownDestination, condition: Condition) -> Iterator[Finding]:
     if condition.metric == ANSWERS:
         yield Finding(answers(known), known.error)
     elif known.status and condition.find is not None:
         yield from condition.find(known.status)
 
 
-def answers(known: Known) -> float:
+def answers(known: KnownDestination) -> float:
     """Return 1.0 while a destination answers."""
     return float(known.silent_since is None and not known.error)

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from ray_canal import console
 from ray_canal.config import ConsoleConfig
 from ray_canal.console import pages, rest, rest_deployment
-from ray_canal.console.access import Logins
+from ray_canal.console.access import ConsoleLogins
 from ray_canal.console.audit import Audit
 from ray_canal.console.cluster import Cluster
 from ray_canal.console.collector import Collector
@@ -138,7 +138,7 @@ class Console:
             config=config,
             cluster=cluster,
             collector=self._collector,
-            logins=Logins(config),
+            logins=ConsoleLogins(config),
             audit=Audit(config.audit_log),
             files=files,
         )

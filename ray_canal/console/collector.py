@@ -56,7 +56,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownDestination:
     """What is known of a destination. `status` is its last answer, empty before the first one;
     `silent_since`: when it was asked what it has not answered yet, if that is too long ago; `error`
     is the last call's failure."""
@@ -103,12 +103,12 @@ class Collector:
         for watch in list(self._watches.values()):
             watch.stop()
 
-    def all(self) -> list[Known]:
+    def all(self) -> list[KnownDestination]:
         """Return what is known of each destination, by name."""
         watches = dict(self._watches)
         return [watches[name].known() for name in sorted(watches)]
 
-    def one(self, destination: str) -> Known:
+    def one(self, destination: str) -> KnownDestination:
         """Return what is known of a destination. Raises InstanceNotFound."""
         watch = self._watches.get(destination)
         if watch is None:
@@ -196,10 +196,10 @@ class _Watch:
             while self._answers < wanted and time.monotonic() < deadline:
                 self._answered.wait(timeout_s)
 
-    def known(self) -> Known:
+    def known(self) -> KnownDestination:
         asked_at = self._asked_at
         late = asked_at is not None and self._clock() - asked_at > _SILENT_AFTER_S
-        return Known(
+        return KnownDestination(
             name=self._name,
             status=self._status,
             subscribers=self._subscribers,

@@ -15,10 +15,10 @@ import anyio.to_thread
 from fastapi import Depends, Request
 
 from ray_canal.config import CanalConfig, ConsoleConfig
-from ray_canal.console.access import Logins, Visitor
+from ray_canal.console.access import ConsoleLogins, Visitor
 from ray_canal.console.audit import Audit
 from ray_canal.console.cluster import Cluster
-from ray_canal.console.collector import Collector, Known
+from ray_canal.console.collector import Collector, KnownDestination
 from ray_canal.console.first_source import SourceFiles
 from ray_canal.errors import AccessDenied, InstanceNotRunning
 
@@ -43,16 +43,16 @@ class Desk:
     config: ConsoleConfig
     cluster: Cluster
     collector: Collector
-    logins: Logins
+    logins: ConsoleLogins
     audit: Audit
     files: SourceFiles
     deployment: CanalConfig | None = None
 
-    def visible(self, visitor: Visitor) -> list[Known]:
+    def visible(self, visitor: Visitor) -> list[KnownDestination]:
         """Return what is known of the destinations that the visitor may see."""
         return [known for known in self.collector.all() if visitor.sees(known.name)]
 
-    def one(self, visitor: Visitor, destination: str) -> Known:
+    def one(self, visitor: Visitor, destination: str) -> KnownDestination:
         """Return what is known of one. Raises AccessDenied, InstanceNotFound."""
         visitor.refuse_without("read", destination)
         return self.collector.one(destination)

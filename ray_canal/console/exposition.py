@@ -8,7 +8,7 @@ from typing import Any
 
 from ray_canal.console.alerts import answers
 from ray_canal.console.canal_metrics import CANAL_METRICS, CanalMetric
-from ray_canal.console.collector import Known
+from ray_canal.console.collector import KnownDestination
 from ray_canal.model.metrics import (
     ANSWERS,
     CONNECTED,
@@ -26,7 +26,7 @@ Sample = tuple[dict[str, str], float]
 
 
 def exposition(
-    all_known: Sequence[Known], sinks: Sinks | None = None, *, canal_names: bool = False
+    all_known: Sequence[KnownDestination], sinks: Sinks | None = None, *, canal_names: bool = False
 ) -> str:
     """Return the metrics of all destinations, and of sinks by name, in Prometheus' text format."""
     lines: list[str] = []
@@ -61,12 +61,12 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _answers(all_known: Sequence[Known]) -> Iterator[Sample]:
+def _answers(all_known: Sequence[KnownDestination]) -> Iterator[Sample]:
     for known in all_known:
         yield {"destination": known.name}, answers(known)
 
 
-def _up(all_known: Sequence[Known]) -> Iterator[Sample]:
+def _up(all_known: Sequence[KnownDestination]) -> Iterator[Sample]:
     """A destination that does not answer is down."""
     for known in all_known:
         value = up(known.status) if known.status and answers(known) else 0.0
@@ -74,12 +74,12 @@ def _up(all_known: Sequence[Known]) -> Iterator[Sample]:
             yield {"destination": known.name}, value
 
 
-def _connected(all_known: Sequence[Known]) -> Iterator[Sample]:
+def _connected(all_known: Sequence[KnownDestination]) -> Iterator[Sample]:
     for known in all_known:
         yield {"destination": known.name}, float(bool(known.status.get("connected")))
 
 
-def _of_canal(metric: CanalMetric, all_known: Sequence[Known]) -> Iterator[Sample]:
+def _of_canal(metric: CanalMetric, all_known: Sequence[KnownDestination]) -> Iterator[Sample]:
     for known in all_known:
         value = metric.value(known.status)
         if value is not None:
@@ -93,7 +93,7 @@ def _of_sinks(metric: Metric, sinks: Sinks) -> Iterator[Sample]:
             yield {"destination": record["destination"], metric.label: name}, value
 
 
-def _measured(metric: Metric, all_known: Sequence[Known]) -> Iterator[Sample]:
+def _measured(metric: Metric, all_known: Sequence[KnownDestination]) -> Iterator[Sample]:
     for known in all_known:
         if metric.of == "destination":
             value = value_at(known.status, metric.key)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_canal.console.alerts import Problem, answers, problems
-from ray_canal.console.collector import Known
+from ray_canal.console.collector import KnownDestination
 from ray_canal.console.text import clock
 from ray_canal.destination.diagnosis import Diagnosis, bottleneck, diagnose, slowest
 from ray_canal.model.metrics import value_at
@@ -23,7 +23,7 @@ STAGES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class StageRow:
     """One stage of the pipeline: percent of the last seconds that it worked, and of all time that
     it waited. Tasks that run side by side add up to over 100."""
 
@@ -37,7 +37,7 @@ class Stage:
 class Row:
     """A destination on the overview."""
 
-    known: Known
+    known: KnownDestination
     problems: list[Problem]
     slowest: tuple[str, Mapping[str, Any]] | None
     limit: str
@@ -64,7 +64,7 @@ class Row:
 _ORDER = {"critical": 0, "warning": 1, "asked": 2, "ok": 3}
 
 
-def row(known: Known) -> Row:
+def row(known: KnownDestination) -> Row:
     """Return a destination's row."""
     return Row(
         known=known,
@@ -74,16 +74,16 @@ def row(known: Known) -> Row:
     )
 
 
-def rows(all_known: Sequence[Known]) -> list[Row]:
+def rows(all_known: Sequence[KnownDestination]) -> list[Row]:
     """Return the rows of the overview: what is wrong comes first."""
     return sorted(map(row, all_known), key=lambda each: (_ORDER[each.level], each.known.name))
 
 
-def stages(status: dict[str, Any]) -> list[Stage]:
+def stages(status: dict[str, Any]) -> list[StageRow]:
     """Return the stages of the pipeline in the order in which a chunk passes them."""
     found = status.get("stages") or {}
     return [
-        Stage(
+        StageRow(
             name=name,
             text=text,
             busy_percent=float(found[name].get("busy_percent", 0.0)),
@@ -112,7 +112,7 @@ def limit(status: dict[str, Any]) -> str:
     return "" if found is None or found.stage == "source" else found.stage
 
 
-def why(known: Known, client_id: int | None = None) -> Diagnosis | None:
+def why(known: KnownDestination, client_id: int | None = None) -> Diagnosis | None:
     """Return why nothing comes from a destination, to one subscriber if named; None before its
     first answer. What it said before it fell silent says nothing of now."""
     if not answers(known):

@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 
 from ray_canal.console.alerts import problems
 from ray_canal.console.cluster import Steer, SteerSink, SteerSnapshot
-from ray_canal.console.collector import Known
+from ray_canal.console.collector import KnownDestination
 from ray_canal.console.desk import Changer, Reader, TheDesk
 from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.live_tail import Tails, refuse_hidden, tail
@@ -43,13 +43,13 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Tables(_Body):
+class TablesBody(_Body):
     """A table filter, by Canal's grammar."""
 
     tables: str = Field(min_length=1, max_length=16384)
 
 
-class Place(_Body):
+class PlaceBody(_Body):
     """Where a subscriber goes on, its label, or its new client id."""
 
     to: str = Field(max_length=16384)
@@ -93,7 +93,7 @@ class FilterChanges(_Body):
     changes: dict[str, Any]
 
 
-def described(known: Known) -> dict[str, Any]:
+def described(known: KnownDestination) -> dict[str, Any]:
     """Return a destination as JSON-able values."""
     diagnosis = why(known)
     return {
@@ -280,7 +280,7 @@ async def steer_sink(
     action: SteerSink,
     desk: TheDesk,
     visitor: Changer,
-    body: Place | None = None,
+    body: PlaceBody | None = None,
 ) -> dict[str, Any]:
     """Pause a sink, let it go on, move it to a place (`to`), or stop it."""
     await sink_steered(desk, visitor, destination, name, action, body.to if body else "")
@@ -346,7 +346,7 @@ async def steer(
     action: Steer,
     desk: TheDesk,
     visitor: Changer,
-    body: Place | None = None,
+    body: PlaceBody | None = None,
 ) -> dict[str, Any]:
     """Pause a subscriber, let it go on, expire it, move its cursor (head, tail, FILE:POSITION, a
     GTID set, a time with its zone), label it, copy or rename it (to another client id)."""
@@ -356,7 +356,7 @@ async def steer(
 
 @router.put("/destinations/{destination}/subscribers/{client_id}/filter")
 async def set_filter(
-    destination: str, client_id: int, body: Tables, desk: TheDesk, visitor: Changer
+    destination: str, client_id: int, body: TablesBody, desk: TheDesk, visitor: Changer
 ) -> dict[str, Any]:
     """Change a subscriber's table filter; it counts from its next get on."""
     await filtered(desk, visitor, destination, client_id, body.tables)

@@ -23,26 +23,26 @@ router = APIRouter(prefix="/api/v1")
 _APPLY_LIMIT_S = 600.0
 
 
-class Deployment(BaseModel):
+class DeploymentBody(BaseModel):
     """A canal.toml as text. Relative paths are taken from the console's folder of sources."""
 
     model_config = ConfigDict(extra="forbid")
     toml: str = Field(max_length=1 << 20)
 
 
-class Applied(Deployment):
+class Applied(DeploymentBody):
     """`remove`: stop what runs and is not in it."""
 
     remove: bool = False
 
 
-class NamedSinks(Deployment):
+class NamedSinks(DeploymentBody):
     """`names`: of its sinks; none: all."""
 
     names: list[str] = Field(default_factory=list)
 
 
-class CanalCursors(Deployment):
+class CanalCursors(DeploymentBody):
     """The text of Canal's meta.dat, and how to take it over (`ray-canal import-meta`)."""
 
     meta_dat: str = Field(max_length=1 << 20)
@@ -71,7 +71,7 @@ async def sinks(desk: TheDesk, visitor: Reader) -> dict[str, dict[str, Any]]:
 
 @router.post("/deployment/check")
 async def check(
-    body: Deployment, desk: TheDesk, visitor: Changer
+    body: DeploymentBody, desk: TheDesk, visitor: Changer
 ) -> dict[str, list[dict[str, Any]]]:
     """Check the sources of a configuration: settings, grants, reachability."""
     config = _config(desk, visitor, body)
@@ -79,7 +79,7 @@ async def check(
 
 
 @router.post("/deployment/plan")
-async def plan(body: Deployment, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
+async def plan(body: DeploymentBody, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
     """Return what `apply` would start, change, leave alone; nothing is changed."""
     config = _config(desk, visitor, body)
     return await desk.call(desk.cluster.plan, config)
@@ -98,7 +98,7 @@ async def apply(body: Applied, desk: TheDesk, visitor: Changer) -> dict[str, Any
 
 
 @router.post("/deployment/sinks")
-async def sinks_of(body: Deployment, desk: TheDesk, visitor: Changer) -> list[dict[str, str]]:
+async def sinks_of(body: DeploymentBody, desk: TheDesk, visitor: Changer) -> list[dict[str, str]]:
     """The sinks of a configuration: destination, type, guarantee."""
     config = _config(desk, visitor, body)
     return await desk.call(listed_sinks, config)
@@ -129,7 +129,7 @@ async def import_canal_cursors(
     return await desk.change(visitor, "import cursors", body.destination, done)
 
 
-def _config(desk: Desk, visitor: Visitor, body: Deployment) -> CanalConfig:
+def _config(desk: Desk, visitor: Visitor, body: DeploymentBody) -> CanalConfig:
     """Raises AccessDenied; ConfigError."""
     visitor.refuse_without("admin")
     if not desk.logins.asks:

@@ -55,7 +55,7 @@ def digest(table: str, rows: Iterable[Row], columns: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-class Replica:
+class ShopReplica:
     """The shop's tables, built by applying changes in order; counts what it applied."""
 
     def __init__(self) -> None:

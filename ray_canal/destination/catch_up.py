@@ -23,7 +23,7 @@ from ray_canal.errors import UNUSABLE_CURSOR, ConnectionLost, InstanceNotRunning
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
-from ray_canal.model.subscription import Start
+from ray_canal.model.subscription import StartWish
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def own_config(config: InstanceConfig, **source: Any) -> InstanceConfig:
     return config.model_copy(update={"source": config.source.model_copy(update=changed)})
 
 
-def source_start(start: Start) -> dict[str, Any]:
+def source_start(start: StartWish) -> dict[str, Any]:
     """The source's configuration that starts there."""
     if isinstance(start, EntryPosition):
         name, position = start.journal_name, start.position

@@ -18,7 +18,7 @@ from ray_canal.binlog.decode import decode
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.ports import Fetched
-from ray_canal.destination.stages import Reading
+from ray_canal.destination.stages import FetchReport
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import Records
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions, begun
@@ -48,7 +48,7 @@ class Fetcher:
         self._source = open_source(config)
         self._lag = LagMeter(config.source)
         self._parser: EventParser | None = None  # of fused mode
-        self._busy_s = self._waiting_s = 0.0  # since the last `Reading`
+        self._busy_s = self._waiting_s = 0.0  # since the last `FetchReport`
 
     def open(
         self,
@@ -93,7 +93,7 @@ class Fetcher:
 
     def next_parsed(
         self, wait_s: float = WAIT_S
-    ) -> tuple[Reading, tuple[RawChunk, ParsedChunk] | None]:
+    ) -> tuple[FetchReport, tuple[RawChunk, ParsedChunk] | None]:
         """Return the first half of `next_decoded`; `decoded` is the second, on any thread."""
         raw = self._read(wait_s)
         if raw is None:
@@ -113,8 +113,8 @@ class Fetcher:
             self._waiting_s += waited_s
             self._busy_s += max(time.perf_counter() - began_s - waited_s, 0.0)
 
-    def _reading(self, has_chunk: bool) -> Reading:
-        reading = Reading(has_chunk, self._source.finished, self._busy_s, self._waiting_s)
+    def _reading(self, has_chunk: bool) -> FetchReport:
+        reading = FetchReport(has_chunk, self._source.finished, self._busy_s, self._waiting_s)
         self._busy_s = self._waiting_s = 0.0
         return reading
 
@@ -150,7 +150,7 @@ class Fetcher:
 
 
 def decoded(
-    reading: Reading, raw: RawChunk, parsed: ParsedChunk
+    reading: FetchReport, raw: RawChunk, parsed: ParsedChunk
 ) -> tuple[Fetched, DecodedChunk | None]:
     """Decode what `next_parsed` returned; the second half of `next_decoded`."""
     info, chunk = decode(raw, parsed)

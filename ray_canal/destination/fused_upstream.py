@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.ports import Answer, Fetcher
+from ray_canal.destination.ports import Answer, FetcherCalls
 from ray_canal.limits import chunks_ahead
 from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
@@ -35,7 +35,7 @@ class FusedUpstream:
 
     calls_ahead = chunks_ahead(0)
 
-    def __init__(self, config: InstanceConfig, fetcher: Fetcher) -> None:
+    def __init__(self, config: InstanceConfig, fetcher: FetcherCalls) -> None:
         self._config = config
         self._fetcher = fetcher
         self._buffer: TransactionBuffer | None = None

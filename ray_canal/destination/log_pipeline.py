@@ -21,7 +21,7 @@ from ray_canal.destination.pump import Pump
 from ray_canal.destination.wakeup import NEVER, Wakeup, wait_with_timeout
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.log import spill_folder
-from ray_canal.log.batch import Batch, Part
+from ray_canal.log.batch import Batch, BatchPart
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.ring import Slot
 from ray_canal.log.segment import Segment
@@ -278,7 +278,7 @@ class LogPipeline:
         they are."""
         untracked = untracked and not batch.on_disk
 
-        def payload_of(part: Part) -> Payload:
+        def payload_of(part: BatchPart) -> Payload:
             if part.on_disk:
                 assert self._spill is not None
                 return self._spill.payload(cast(Segment, part.payload))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ray_canal.config import InstanceConfig
-from ray_canal.log.batch import Batch, Part
+from ray_canal.log.batch import Batch, BatchPart
 from ray_canal.model.message import MessageHead, MessagePart, Payload
 
 
@@ -14,7 +14,7 @@ def head_of(
     epoch: int,
     timeline: int,
     config: InstanceConfig,
-    payload_of: Callable[[Part], Payload],
+    payload_of: Callable[[BatchPart], Payload],
     *,
     untracked: bool,
 ) -> MessageHead:

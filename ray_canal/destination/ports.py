@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.stages import Reading
+from ray_canal.destination.stages import FetchReport
 from ray_canal.log.segment import Segment
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload
@@ -34,7 +34,7 @@ class Fetched:
     brings it when it is decoded; None of a raw chunk. `payload`: the chunk itself or a reference.
     """
 
-    reading: Reading | None = None
+    reading: FetchReport | None = None
     info: ChunkInfo | Awaitable[ChunkInfo] | None = None
     payload: Payload | None = None
 
@@ -48,7 +48,7 @@ Answer = Callable[[], Awaitable[Fetched]]
 """A call of a fetcher or an upstream that was made already; to be awaited later."""
 
 
-class Fetcher(Protocol):
+class FetcherCalls(Protocol):
     """A handle of a destination/fetcher.py `Fetcher`, in this process or another.
 
     Calls begin in their order; `status` and `close` pass a waiting read."""

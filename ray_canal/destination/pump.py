@@ -16,7 +16,7 @@ from typing import Any
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.decode_window import DecodeWindow
 from ray_canal.destination.ports import Answer, Fetched, Runtime, Upstream
-from ray_canal.destination.stages import Reading, Stages
+from ray_canal.destination.stages import FetchReport, Stages
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.limits import chunks_ahead
@@ -158,7 +158,7 @@ class Pump:
         await wait_for_room(chunks)
         self.stages.add("store", waiting_s=time.perf_counter() - began_s)
 
-    def _finished(self, reading: Reading) -> bool:
+    def _finished(self, reading: FetchReport) -> bool:
         self.stages.add("fetch", reading.busy_s, reading.waiting_s)
         return reading.finished
 

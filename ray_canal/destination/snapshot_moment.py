@@ -18,11 +18,11 @@ import numpy as np
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.backend_thread import BackendThread
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES
-from ray_canal.destination.snapshot_placer import Reading, SnapshotPlacer
+from ray_canal.destination.snapshot_placer import SnapshotAttempt, SnapshotPlacer
 from ray_canal.destination.snapshot_run import SnapshotRun
 from ray_canal.errors import ConfigError, SourceError
 from ray_canal.filter import TableFilter
-from ray_canal.model.snapshot_ledger import DONE, TableProgress
+from ray_canal.model.snapshot_ledger import DONE, TableLedger
 from ray_canal.model.snapshot_marks import CHUNK, MARK_BEGIN, MARK_END, MODE, REASON, STATE
 from ray_canal.model.snapshot_wish import CONSISTENT, SnapshotWish
 from ray_canal.snapshot.consistent import ConsistentSnapshot, Read
@@ -55,7 +55,7 @@ class MomentRun(SnapshotRun):
             self.waits_for = "read views at one place of the server's log"
             source = await reader.open()
             tables = tuple(
-                TableProgress(
+                TableLedger(
                     table.meta.schema, table.meta.table, wish.where, wish.columns,
                     estimate=table.rows,
                 )
@@ -69,7 +69,7 @@ class MomentRun(SnapshotRun):
             self.ledger = ledger
             name = ledger.reading_of(self._client_id)
             self.reading = name
-            reading = Reading(self._client_id, ledger.id, ledger.attempt, name, {})
+            reading = SnapshotAttempt(self._client_id, ledger.id, ledger.attempt, name, {})
             async with self._placing(log, reading) as placer:
                 await self._put_everything(config, placer, source, reader)
         finally:

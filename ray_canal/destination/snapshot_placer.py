@@ -19,7 +19,7 @@ from ray_canal.destination.snapshot_home import Void
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.snapshot_chunk import snapshot_chunk
-from ray_canal.log.snapshot_sequencer import Rows, SnapshotSequencer
+from ray_canal.log.snapshot_sequencer import ReadRange, SnapshotSequencer
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.gtid import GtidSet
@@ -27,7 +27,7 @@ from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
 from ray_canal.model.table_event import ERASE, RENAME
-from ray_canal.snapshot.changes import Part, touched_keys
+from ray_canal.snapshot.changes import LogPart, touched_keys
 from ray_canal.snapshot.log_chunks import ATTEMPT_SHIFT, LogPlace, mark_at
 from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, Stretch
 from ray_canal.snapshot.plan import PlannedRange
@@ -55,7 +55,7 @@ class SnapshotLog(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SnapshotAttempt:
     """One attempt of a subscriber's snapshot. `name` tells it from all others."""
 
     client_id: int
@@ -76,7 +76,7 @@ class _Waiting:
 class SnapshotPlacer:
     """One reading in one log. `failure`: why it is void: nothing more is placed then."""
 
-    def __init__(self, log: SnapshotLog, reading: Reading, runtime: Runtime) -> None:
+    def __init__(self, log: SnapshotLog, reading: SnapshotAttempt, runtime: Runtime) -> None:
         self.log = log
         self._reading = reading
         self._runtime = runtime
@@ -144,7 +144,7 @@ class SnapshotPlacer:
         if any(name in self._reading.keys for name in info.tables):
             decoded = await self._runtime.load(payload)
             end = EntryPosition(info.head.journal_name, info.head.end_position)
-            part = Part(info, decoded, 0, len(info.entries), True, end)
+            part = LogPart(info, decoded, 0, len(info.entries), True, end)
             try:
                 touched = await asyncio.to_thread(touched_keys, part, self._key_of)
             except TableMetaMismatch:
@@ -170,7 +170,7 @@ class SnapshotPlacer:
             planned, reader, read.size_bytes, time.monotonic()
         )
         name = planned.order.table.meta.full_name
-        self._sequencer.read(Rows(read.number, name, read.low, read.high))
+        self._sequencer.read(ReadRange(read.number, name, read.low, read.high))
         async with self.log.placing:
             await self._place_due()
 

@@ -22,7 +22,7 @@ from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.ports import RowReaderHandle, Runtime
 from ray_canal.destination.snapshot_home import SnapshotHome, Void, after_acks
 from ray_canal.destination.snapshot_pace import Pace
-from ray_canal.destination.snapshot_placer import Reading, SnapshotPlacer
+from ray_canal.destination.snapshot_placer import SnapshotAttempt, SnapshotPlacer
 from ray_canal.destination.supervisor import Backoff
 from ray_canal.errors import (
     AuthenticationFailed,
@@ -158,7 +158,7 @@ class SnapshotRun:
             await self.home.keep(self._client_id, ledger)
             self.ledger = ledger
             keys = await thread.run(self._find_tables, plan)
-            reading = Reading(
+            reading = SnapshotAttempt(
                 self._client_id, ledger.id, ledger.attempt, ledger.reading_of(self._client_id), keys
             )
             self.reading = reading.name
@@ -189,7 +189,7 @@ class SnapshotRun:
 
     @contextlib.asynccontextmanager
     async def _placing(
-        self, log: LogPipeline, reading: Reading
+        self, log: LogPipeline, reading: SnapshotAttempt
     ) -> AsyncIterator[SnapshotPlacer]:
         """A placer that sees what the log gets from now on."""
         async with log.placing:

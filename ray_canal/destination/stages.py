@@ -19,7 +19,7 @@ Sums = dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FetchReport:
     """A fetcher's report next to a chunk (`has_chunk`), or in place of one. `finished`: no chunk
     will ever come. Seconds of work and of waiting for the source since the last time that it said
     so."""

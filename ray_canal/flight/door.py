@@ -32,7 +32,7 @@ from ray_canal.client.flight_wire import bytes_reader, chunk_reader
 from ray_canal.config import FlightConfig
 from ray_canal.config.section import explained
 from ray_canal.errors import AccessDenied, CanalError, ConfigError, InstanceError, NotSubscribed
-from ray_canal.flight.logins import MIDDLEWARE, Handshake, Logins
+from ray_canal.flight.logins import MIDDLEWARE, FlightLogins, Handshake
 from ray_canal.flight.remote_calls import RemoteCalls
 from ray_canal.flight.spark_reads import SparkReads
 from ray_canal.flight.table_stream import TableStream
@@ -100,7 +100,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         self._subscribers: dict[tuple[str, int], _Subscriber] = {}
         scheme = "grpc+tls" if config.tls.cert else "grpc"
         host = f"[{config.listens_on}]" if ":" in config.listens_on else config.listens_on
-        logins = Logins(access, config.idle_timeout_s, config.logins_max)
+        logins = FlightLogins(access, config.idle_timeout_s, config.logins_max)
         try:
             super().__init__(
                 f"{scheme}://{host}:{config.port}",

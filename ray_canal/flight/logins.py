@@ -25,7 +25,7 @@ _HEADER = "authorization"
 _TOKEN_BYTES = 32
 
 
-class Logins(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+class FlightLogins(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Checks each call's header. Tokens are this process's own and end when unused for so long."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
         """Nothing is asked here."""
 
     def is_valid(self, token: bytes) -> bytes:
-        """Return no name: `Logins` knows it."""
+        """Return no name: `FlightLogins` knows it."""
         return b""
 
 

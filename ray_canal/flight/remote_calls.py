@@ -15,7 +15,7 @@ from typing import Any
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.canal.session import Identity, Unsubscribe
-from ray_canal.client.flight_wire import Answer, Head, unpacked_call
+from ray_canal.client.flight_wire import CallAnswer, Head, unpacked_call
 from ray_canal.destination.api import (
     AckRequest,
     ClientRequest,
@@ -74,12 +74,12 @@ class RemoteCalls:
         except AccessDenied:
             raise
         except CanalError as error:
-            return Answer.of_error(error).model_dump_json().encode()
+            return CallAnswer.of_error(error).model_dump_json().encode()
         if isinstance(found, MessageHead):
-            answer = Answer(head=self._handed_out(key, found))
+            answer = CallAnswer(head=self._handed_out(key, found))
         else:
             self._after(key, method, request)
-            answer = Answer(answer=found)
+            answer = CallAnswer(answer=found)
         return answer.model_dump_json().encode()
 
     def chunk(self, user: User, name: str) -> DecodedChunk:

@@ -22,7 +22,7 @@ ID_COLUMN = "batch_id"
 _ID_FIELD = pa.field(ID_COLUMN, pa.int64(), nullable=False)
 
 
-class Piece(NamedTuple):
+class StreamBatch(NamedTuple):
     """At most `batch_rows` rows of one message. `is_last`: of the message."""
 
     batch: pa.RecordBatch
@@ -48,7 +48,7 @@ class TableStream:
         self._batch_size = batch_size
         self._reading = threading.Lock()
         self._state = threading.RLock()  # of what follows; held for no call that waits for rows
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[StreamBatch] = deque()
         self._outstanding: dict[int, bool] = {}  # id: whether it has rows, so the client acks it
         self._rollbacks = 0
         self.schema: pa.Schema | None = None
@@ -59,7 +59,7 @@ class TableStream:
         with self._state:
             return [batch_id for batch_id, has_rows in self._outstanding.items() if has_rows]
 
-    def pieces(self, wait_s: float, rows_max: int = 0) -> Iterator[Piece]:
+    def pieces(self, wait_s: float, rows_max: int = 0) -> Iterator[StreamBatch]:
         """Yield what follows, until nothing new comes for `wait_s` seconds, the table's columns
         change, or the message ends that reaches `rows_max` rows (0: no limit). What was yielded by
         one that ends in another way comes again with the next: its client has lost some of it.
@@ -79,7 +79,7 @@ class TableStream:
                     self.rollback()
             self._reading.release()
 
-    def _until(self, wait_s: float, rows_max: int, rollbacks: int) -> Iterator[Piece]:
+    def _until(self, wait_s: float, rows_max: int, rollbacks: int) -> Iterator[StreamBatch]:
         rows, schema = 0, None
         while self._fill(wait_s):
             with self._state:
@@ -114,7 +114,7 @@ class TableStream:
 
     def _take(self, message: Message) -> None:
         found = [
-            Piece(_with_id(batch.slice(at, self._batch_rows), message.id), message.id, False)
+            StreamBatch(_with_id(batch.slice(at, self._batch_rows), message.id), message.id, False)
             for batch in message.batches
             for at in range(0, batch.num_rows, self._batch_rows)
         ]

@@ -15,7 +15,7 @@ from ray_canal.model.position import EntryPosition
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BatchPart:
     """Entries [first, last) of one chunk, those with a true `mask` (None: all). `payload` is what
     the chunk was put with, or `on_disk` its segment. `open`, `tables`: as of MessagePart."""
 
@@ -44,7 +44,7 @@ class Batch:
     """The answer to one get. Its id rises by one per batch and subscriber."""
 
     id: int
-    parts: tuple[Part, ...]
+    parts: tuple[BatchPart, ...]
     entry_count: int
     row_count: int
     range: PositionRange
@@ -111,10 +111,10 @@ def batch_of(
     )
 
 
-def _part(subscriber: Subscriber, one: Taken) -> Part:
+def _part(subscriber: Subscriber, one: Taken) -> BatchPart:
     slot, is_open, view = one.slot, one.slot.open, subscriber.view(one.slot)
     assert view is not None
-    return Part(
+    return BatchPart(
         slot.payload,
         max(one.first, view.consumed),
         one.last,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 Stretch = TypeVar("Stretch", contravariant=True)
-Place = TypeVar("Place")
+LogPlace = TypeVar("LogPlace")
 _Stretch = TypeVar("_Stretch")
 Key = bytes
 
@@ -34,13 +34,13 @@ class Low(Protocol[Stretch]):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(Generic[_Stretch, Place]):
+class ReadRange(Generic[_Stretch, LogPlace]):
     """A chunk that was read: its table and its marks. `number` is the caller's."""
 
     number: int
     table: str
     low: Low[_Stretch]
-    high: Place
+    high: LogPlace
 
 
 class Placed(NamedTuple):
@@ -58,12 +58,12 @@ class _Logged(Generic[_Stretch]):
         self.touched = {table: frozenset(keys) for table, keys in touched.items() if keys}
 
 
-class SnapshotSequencer(Generic[_Stretch, Place]):
+class SnapshotSequencer(Generic[_Stretch, LogPlace]):
     """The log since the reading began, as keys, and the chunks that wait for their place."""
 
     def __init__(self) -> None:
         self._logged: deque[_Logged[_Stretch]] = deque()
-        self._waiting: list[Rows[_Stretch, Place]] = []
+        self._waiting: list[ReadRange[_Stretch, LogPlace]] = []
         self._low: Low[_Stretch] | None = None  # of a chunk: all that are begun later see more
         self._begun: dict[int, Low[_Stretch] | None] = {}
 
@@ -86,7 +86,7 @@ class SnapshotSequencer(Generic[_Stretch, Place]):
         """Note that a chunk is about to be read, before its low mark is taken."""
         self._begun[number] = self._low
 
-    def read(self, rows: Rows[_Stretch, Place]) -> None:
+    def read(self, rows: ReadRange[_Stretch, LogPlace]) -> None:
         """Note a chunk that was read. Chunks come in the order in which they were begun; of several
         that are read at once, a later one may have the lower marks."""
         del self._begun[rows.number]
@@ -107,7 +107,7 @@ class SnapshotSequencer(Generic[_Stretch, Place]):
                 break
             self._logged.popleft()
 
-    def due(self, reached: Place) -> list[Placed]:
+    def due(self, reached: LogPlace) -> list[Placed]:
         """The chunks that go to the end of the log so far, which lies at `reached`, in the order in
         which they were read."""
         count = 0
@@ -118,7 +118,7 @@ class SnapshotSequencer(Generic[_Stretch, Place]):
         found, self._waiting = self._waiting[:count], self._waiting[count:]
         return [Placed(rows.number, self._touched(rows)) for rows in found]
 
-    def _touched(self, rows: Rows[_Stretch, Place]) -> frozenset[Key]:
+    def _touched(self, rows: ReadRange[_Stretch, LogPlace]) -> frozenset[Key]:
         touched: set[Key] = set()
         unsure = False
         for one in self._logged:

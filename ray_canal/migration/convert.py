@@ -44,7 +44,7 @@ _ALL_TABLES = r".*\..*"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ImportNote:
     """Something to know about a key. `origin`: the destination, or canal.properties."""
 
     origin: str
@@ -61,10 +61,10 @@ class Imported:
     """A canal.toml as a tree, valid as it stands, and the findings on the way there."""
 
     tree: Tree
-    findings: tuple[Finding, ...]
+    findings: tuple[ImportNote, ...]
 
     @property
-    def refused(self) -> tuple[Finding, ...]:
+    def refused(self) -> tuple[ImportNote, ...]:
         """Return the settings that could not be carried over."""
         return tuple(finding for finding in self.findings if finding.refused)
 
@@ -109,7 +109,7 @@ def import_canal(
         if (mode := server.get("canal.serverMode").lower()) in MODES:
             said: list[tuple[str, str]] = []
             sinks.append(queue_sink(mode, name, properties, said))
-            found += [Finding(name, key, text) for key, text in said]
+            found += [ImportNote(name, key, text) for key, text in said]
         found += _said(name, properties, INSTANCE_KEYS)
         found += _unknown(name, Properties(own))
     tree["meta"] = _meta(server, backends)
@@ -122,7 +122,7 @@ def import_canal(
     return Imported(tree, tuple(_without_repeats(found)))
 
 
-def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
+def _without_repeats(found: Iterable[ImportNote]) -> list[ImportNote]:
     """Return what several destinations inherit from canal.properties is said once."""
     origins: dict[tuple[str, str, bool], list[str]] = {}
     for finding in found:
@@ -130,12 +130,12 @@ def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
         if finding.origin not in named:
             named.append(finding.origin)
     return [
-        Finding(", ".join(named), key, text, refused)
+        ImportNote(", ".join(named), key, text, refused)
         for (key, text, refused), named in origins.items()
     ]
 
 
-def _said(origin: str, properties: Properties, scope: Sequence[Key]) -> list[Finding]:
+def _said(origin: str, properties: Properties, scope: Sequence[Key]) -> list[ImportNote]:
     """The notices and refusals that keys of this scope give by their values alone."""
     found = []
     for name in properties.values:
@@ -145,18 +145,20 @@ def _said(origin: str, properties: Properties, scope: Sequence[Key]) -> list[Fin
         if key.verdict not in (Verdict.NOTICE, Verdict.REFUSED):
             continue
         if not is_harmless(key, properties.get(name)):
-            found.append(Finding(origin, name, key.note, key.verdict is Verdict.REFUSED))
+            found.append(ImportNote(origin, name, key.note, key.verdict is Verdict.REFUSED))
     return found
 
 
-def _unknown(origin: str, properties: Properties) -> list[Finding]:
+def _unknown(origin: str, properties: Properties) -> list[ImportNote]:
     found = []
     names = [key.name for key in KEYS]
     for name in properties.values:
         if name.startswith("canal.") and find(name) is None:
             near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
             text = "Canal knows no such key, so it had no effect; left out"
-            found.append(Finding(origin, name, text + (f"; was {near[0]} meant?" if near else "")))
+            found.append(
+                ImportNote(origin, name, text + (f"; was {near[0]} meant?" if near else ""))
+            )
     return found
 
 
@@ -181,14 +183,14 @@ def _number_or_none(properties: Properties, key: str) -> int | None:
     return _number(properties, key) if properties.get(key) else None
 
 
-def _secret(properties: Properties, key: str, variable: str, found: list[Finding]) -> str:
+def _secret(properties: Properties, key: str, variable: str, found: list[ImportNote]) -> str:
     """The reference that stands for a secret; "" where there is none."""
     named = properties.variable(key)
     if named is None and not properties.get(key):
         return ""
     name = named or variable
     origin = properties.values.get("canal.instance.destination", "canal.properties")
-    found.append(Finding(origin, key, f"not written in clear: put it into the variable {name}"))
+    found.append(ImportNote(origin, key, f"not written in clear: put it into the variable {name}"))
     return f"env:{name}"
 
 
@@ -199,7 +201,7 @@ def _variable(destination: str) -> str:
 # --- sections ----------------------------------------------------------------------------------
 
 
-def _spring_file(name: str, properties: Properties, found: list[Finding]) -> str:
+def _spring_file(name: str, properties: Properties, found: list[ImportNote]) -> str:
     """The Spring file that an instance is made of, without its folder."""
     key = f"canal.instance.{name}.spring.xml"
     if key not in properties.values:
@@ -207,10 +209,10 @@ def _spring_file(name: str, properties: Properties, found: list[Finding]) -> str
     file = re.split(r"[/:]", properties.get(key))[-1] or "file-instance.xml"
     if file not in _SPRING_FILES:
         text = f"{file} is not among {', '.join(sorted(_SPRING_FILES))}; what it wires is not known"
-        found.append(Finding(name, key, text, refused=True))
+        found.append(ImportNote(name, key, text, refused=True))
     elif file == "default-instance.xml":
         text = "cursors leave ZooKeeper: [meta] says where they live (SQLite, MySQL, Redis)"
-        found.append(Finding(name, key, text))
+        found.append(ImportNote(name, key, text))
     return file
 
 
@@ -221,7 +223,7 @@ def _meta(properties: Properties, backends: set[str]) -> Tree:
     return meta
 
 
-def _server(properties: Properties, found: list[Finding]) -> Tree:
+def _server(properties: Properties, found: list[ImportNote]) -> Tree:
     server: Tree = {}
     if properties.get("canal.user"):
         if properties.get("canal.ip"):
@@ -232,7 +234,7 @@ def _server(properties: Properties, found: list[Finding]) -> Tree:
             "is not set, so Canal lets everybody in; here the port listens on 127.0.0.1 alone "
             "until [server] has a password, [[server.user]] or, to leave it open, insecure = true"
         )
-        found.append(Finding("canal.properties", "canal.user", text))
+        found.append(ImportNote("canal.properties", "canal.user", text))
     if properties.get("canal.port"):
         server["port"] = _number(properties, "canal.port")
     if properties.get("canal.user"):
@@ -284,7 +286,7 @@ _SIMPLE: tuple[tuple[str, str, str, _Read], ...] = (
 """(section of the instance, key in it, Canal's key, how it is read): one to one."""
 
 
-def _instance(name: str, properties: Properties, is_local: bool, found: list[Finding]) -> Tree:
+def _instance(name: str, properties: Properties, is_local: bool, found: list[ImportNote]) -> Tree:
     """One destination."""
     tree: Tree = {"destination": name}
     if not _flag(properties, "canal.instance.parser.parallel", "true"):
@@ -310,17 +312,17 @@ def _instance(name: str, properties: Properties, is_local: bool, found: list[Fin
             "a client's subscribe(filter) takes its place, as in Canal (filter.subscribers), so "
             'rows of all tables but the black ones are decoded; "narrow" does not let clients widen'
         )
-        found.append(Finding(name, "canal.instance.filter.regex", text))
+        found.append(ImportNote(name, "canal.instance.filter.regex", text))
     if tree["filter"].get("table_error"):
         text = "rows without a schema are lost; tsdb.on_ddl_error = \"quarantine\" keeps them"
-        found.append(Finding(name, "canal.instance.filter.table.error", text))
+        found.append(ImportNote(name, "canal.instance.filter.table.error", text))
     folder = properties.get("canal.instance.tsdb.dir")
     if Path(folder).is_absolute():
         tree.setdefault("tsdb", {})["path"] = str(Path(folder) / "tsdb.db")
     return tree
 
 
-def _time_zone(name: str, given: str, found: list[Finding]) -> str:
+def _time_zone(name: str, given: str, found: list[ImportNote]) -> str:
     """Canal prints TIMESTAMP in its JVM's default zone, which no key of its files tells."""
     zone = given or tzlocal.get_localzone_name()
     origin = "as --time-zone says" if given else "this machine's zone"
@@ -328,11 +330,11 @@ def _time_zone(name: str, given: str, found: list[Finding]) -> str:
         f"TIMESTAMP values are printed in {zone}, {origin}; Canal prints them in its JVM's: where "
         "that is another one, import with --time-zone ZONE, or values shift"
     )
-    found.append(Finding(name, "time_zone", text))
+    found.append(ImportNote(name, "time_zone", text))
     return zone
 
 
-def _live(name: str, properties: Properties, found: list[Finding]) -> Tree:
+def _live(name: str, properties: Properties, found: list[ImportNote]) -> Tree:
     """A server as the source."""
     prefix = "canal.instance."
     address = properties.get(f"{prefix}master.address")
@@ -345,7 +347,7 @@ def _live(name: str, properties: Properties, found: list[Finding]) -> Tree:
         automatic = f"{prefix}detecting.heartbeatHaEnable"
         if not _flag(properties, automatic):
             text = "a standby is switched to by itself here; if that is not wanted, take it out"
-            found.append(Finding(name, automatic, text))
+            found.append(ImportNote(name, automatic, text))
     if properties.get(f"{prefix}dbUsername"):
         source["username"] = properties.get(f"{prefix}dbUsername")
     password = _secret(properties, f"{prefix}dbPassword", _variable(name), found)
@@ -369,7 +371,7 @@ def _files(name: str, properties: Properties) -> Tree:
     return {"files": [folder], "follow": _flag(properties, "canal.instance.parser.needWait")}
 
 
-def _start(source: Tree, properties: Properties, found: list[Finding]) -> None:
+def _start(source: Tree, properties: Properties, found: list[ImportNote]) -> None:
     """Return where it starts without a cursor, in Canal's order: GTID set, place, time, the end."""
     prefix = "canal.instance.master."
     is_gtid = _flag(properties, "canal.instance.gtidon")
@@ -391,7 +393,7 @@ def _start(source: Tree, properties: Properties, found: list[Finding]) -> None:
             "no start is given, so it begins at the log's end; `ray-canal import-meta` takes "
             "Canal's own cursors over (meta.dat)"
         )
-        found.append(Finding(destination, f"{prefix}journal.name", text))
+        found.append(ImportNote(destination, f"{prefix}journal.name", text))
     if gtid_set and not is_gtid:
         text = "without canal.instance.gtidon Canal does not look at it; left out"
-        found.append(Finding(destination, f"{prefix}gtid", text))
+        found.append(ImportNote(destination, f"{prefix}gtid", text))

@@ -28,7 +28,7 @@ Border = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TableProgress:
+class TableLedger:
     """One table. `where` and `columns` narrow what is read of it. `key`: its key's columns when its
     reading began, and `made`: by which server and when the table was made; `end`: the greatest key
     then. Everything up to `done` was acked; `finished`: all up to `end` was. `estimate`: how many
@@ -60,7 +60,7 @@ class TableProgress:
 
     def begun(
         self, key: tuple[str, ...], end: Border | None, estimate: int, made: str = ""
-    ) -> TableProgress:
+    ) -> TableLedger:
         """Return it with its reading begun; a table without rows is finished."""
         return replace(
             self, key=key, end=end, estimate=estimate, made=made, finished=end is None
@@ -74,11 +74,11 @@ class TableProgress:
         then, now = self.made.split("|"), made.split("|")
         return self.key == key and (then[0] != now[0] or then == now)
 
-    def anew(self) -> TableProgress:
+    def anew(self) -> TableLedger:
         """Return it as if nothing was read yet."""
-        return TableProgress(self.schema, self.table, self.where, self.columns)
+        return TableLedger(self.schema, self.table, self.where, self.columns)
 
-    def acked(self, upto: Border | None, rows: int) -> TableProgress:
+    def acked(self, upto: Border | None, rows: int) -> TableLedger:
         """Return it with the rows behind `done` acked up to this key; None: some of the range up to
         the next border."""
         if upto is None:
@@ -97,7 +97,7 @@ class Ledger:
 
     id: str
     wishes: tuple[SnapshotWish, ...]
-    tables: tuple[TableProgress, ...] = ()
+    tables: tuple[TableLedger, ...] = ()
     state: State = "running"
     attempt: int = 0
     began: int = 0
@@ -127,7 +127,7 @@ class Ledger:
         """About how many rows all tables have."""
         return sum(max(table.estimate, table.acked_rows) for table in self.tables)
 
-    def with_table(self, number: int, table: TableProgress) -> Ledger:
+    def with_table(self, number: int, table: TableLedger) -> Ledger:
         """Return the ledger with another state of table number `number`."""
         tables = (*self.tables[:number], table, *self.tables[number + 1 :])
         return replace(self, tables=tables)
@@ -174,13 +174,13 @@ def _wish(tree: dict[str, Any]) -> SnapshotWish:
     return SnapshotWish(str(tree["tables"]), str(tree["where"]), tuple(tree["columns"]))
 
 
-def _table(tree: dict[str, Any]) -> TableProgress:
-    known = {field.name for field in fields(TableProgress)}
+def _table(tree: dict[str, Any]) -> TableLedger:
+    known = {field.name for field in fields(TableLedger)}
     found = {k: v for k, v in tree.items() if k in known}
     for name in ("columns", "key", "end", "done"):
         if name in found:
             found[name] = tuple(found[name])
-    return TableProgress(**found)
+    return TableLedger(**found)
 
 
 def restarted(record: str) -> str:

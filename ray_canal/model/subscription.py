@@ -17,7 +17,7 @@ HEAD, TAIL = "head", "tail"
 DEFAULT_CLIENT_ID = 1001
 """The client id that Canal's Java client always uses."""
 
-Start: TypeAlias = str | EntryPosition | datetime
+StartWish: TypeAlias = str | EntryPosition | datetime
 """HEAD: the oldest entry of the log. TAIL: after the newest whole transaction of the log. A place
 in the binlog. Any other text: a GTID set, of what was consumed already. A time: the first
 transaction at or after it."""
@@ -53,7 +53,7 @@ class Subscription:
 
     policy: Policy | None = None
     transactions: bool | None = None
-    start: Start | None = None
+    start: StartWish | None = None
     ephemeral: bool = False
     snapshot: SnapshotStart | None = None
 

@@ -30,7 +30,7 @@ from ray_canal.schema.ddl.apply_ddl import is_ddl
 from ray_canal.schema.ddl.by_kind import without_kinds
 from ray_canal.schema.ddl.row_effects import RowEffects, with_effects
 from ray_canal.schema.ddl.statements import classify
-from ray_canal.schema.history import Place, place_of
+from ray_canal.schema.history import HistoryPlace, place_of
 from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.names import Name, Names
 from ray_canal.schema.registry import SchemaRegistry
@@ -194,7 +194,7 @@ class _Chunk:
         return [self._in_full(effect, place, moved) for effect in found]
 
     def _in_full(
-        self, effect: TableEffect, place: Place, moved: dict[Name, TableMeta | None]
+        self, effect: TableEffect, place: HistoryPlace, moved: dict[Name, TableMeta | None]
     ) -> TableEffect:
         """Return the effects with the server's names and the columns until then. `moved`: the
         columns of tables that get a new name by the same statement."""

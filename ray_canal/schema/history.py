@@ -18,17 +18,17 @@ from typing import Generic, TypeVar
 from ray_canal.model.position import journal_key
 from ray_canal.schema.ddl.apply_ddl import Effects, apply_ddl, is_ddl
 from ray_canal.schema.names import Name, Names, lowered
-from ray_canal.schema.table_state import Session, TableState
+from ray_canal.schema.table_state import StatementSession, TableState
 
 log = logging.getLogger(__name__)
 
-Place = tuple[tuple[str, int], int]
+HistoryPlace = tuple[tuple[str, int], int]
 """A place in the log: its file as (base, number), and the offset of an event's start."""
 Key = tuple[int, int, int]
 T = TypeVar("T")
 
 
-def place_of(journal_name: str, position: int) -> Place:
+def place_of(journal_name: str, position: int) -> HistoryPlace:
     """Return a place of a log, to compare by: the file's base name and number, then the offset."""
     return journal_key(journal_name), position
 
@@ -42,7 +42,7 @@ class FileOrder:
         for base in bases:
             self._bases.setdefault(base, len(self._bases))
 
-    def key(self, place: Place) -> Key:
+    def key(self, place: HistoryPlace) -> Key:
         """Return a place with its base name as a number, in the order in which base names came."""
         (base, number), position = place
         return self._bases.setdefault(base, len(self._bases)), number, position
@@ -89,7 +89,7 @@ class Versions(Generic[T]):
 class _At:
     """Known state just before the statement at a place (see apply_ddl.Known)."""
 
-    def __init__(self, history: SchemaHistory, place: Place) -> None:
+    def __init__(self, history: SchemaHistory, place: HistoryPlace) -> None:
         self._history = history
         self._place = place
         self.names = history.names
@@ -133,7 +133,7 @@ class SchemaHistory:
         """Return whether it began with a snapshot of the catalog."""
         return self._snapshot is not None
 
-    def has_all_at(self, place: Place) -> bool:
+    def has_all_at(self, place: HistoryPlace) -> bool:
         """Return whether every table that there is at a place is known."""
         return self._snapshot is not None and self._snapshot <= self._order.key(place)
 
@@ -141,7 +141,7 @@ class SchemaHistory:
         """Every table that there is, or was at a place that is not forgotten."""
         return list(self._tables)
 
-    def apply(self, place: Place, sql: str, session: Session) -> Effects | None:
+    def apply(self, place: HistoryPlace, sql: str, session: StatementSession) -> Effects | None:
         """Apply the statement at `place`; None if it was applied before, or is no DDL. Never raises
         for what the statement says."""
         key = self._order.key(place)
@@ -173,7 +173,7 @@ class SchemaHistory:
         heapq.heappush(self._begins, (key, (schema,)))
 
     def take_snapshot(
-        self, place: Place, tables: Iterable[TableState], charsets: dict[str, str]
+        self, place: HistoryPlace, tables: Iterable[TableState], charsets: dict[str, str]
     ) -> None:
         """Take the catalog at `place`. Tables that it does not have are gone from there on."""
         found, key = {}, self._order.key(place)
@@ -186,7 +186,7 @@ class SchemaHistory:
             self._put_charset(self.names.one(schema), key, charset)
         self._snapshot = key if self._snapshot is None else min(key, self._snapshot)
 
-    def put(self, place: Place, state: TableState) -> None:
+    def put(self, place: HistoryPlace, state: TableState) -> None:
         """State what a table looks like from `place` on, whatever a statement there makes of it."""
         name = self.names.pair((state.meta.schema, state.meta.table))
         key = self._order.key(place)
@@ -194,7 +194,7 @@ class SchemaHistory:
         self._changed.setdefault(key, set()).add(name)
         self._put(name, key, state.renamed(*name))
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: HistoryPlace) -> None:
         """Nothing before `place` is asked for any more. What held only there is dropped: versions
         that were replaced, tables and databases that are gone."""
         until = self._order.key(place)
@@ -221,16 +221,16 @@ class SchemaHistory:
         if versions is not None and versions.forget(until):
             del self._charsets[schema]
 
-    def tracked(self, name: Name, place: Place) -> TableState | None:
+    def tracked(self, name: Name, place: HistoryPlace) -> TableState | None:
         """The table's version at a place, its columns known or not; None: there is none."""
         versions = self._tables.get(self.names.pair(name))
         return None if versions is None else versions.at(self._order.key(place))
 
-    def at(self, schema: str, table: str, place: Place) -> TableState | None:
+    def at(self, schema: str, table: str, place: HistoryPlace) -> TableState | None:
         """See `tracked`."""
         return self.tracked((schema, table), place)
 
-    def later(self, schema: str, table: str, place: Place) -> TableState | None:
+    def later(self, schema: str, table: str, place: HistoryPlace) -> TableState | None:
         """Return the table's next version after a place: before it, the table may have been
         another."""
         versions = self._tables.get(self.names.pair((schema, table)))
@@ -249,23 +249,23 @@ class SchemaHistory:
         known = {*self._charsets, *(name[0] for name in self._tables)} - {schema}
         return sorted(other for other in known if lowered(other) == lowered(schema))
 
-    def charset_of(self, schema: str, place: Place) -> str:
+    def charset_of(self, schema: str, place: HistoryPlace) -> str:
         """A database's default character set at a place; empty: not known."""
         versions = self._charsets.get(self.names.one(schema))
         return "" if versions is None else versions.at(self._order.key(place)) or ""
 
-    def states_at(self, place: Place) -> list[TableState]:
+    def states_at(self, place: HistoryPlace) -> list[TableState]:
         """Every table that there is at a place: what a compacted snapshot holds."""
         key = self._order.key(place)
         states = (versions.at(key) for versions in self._tables.values())
         return [state for state in states if state is not None]
 
-    def charsets_at(self, place: Place) -> dict[str, str]:
+    def charsets_at(self, place: HistoryPlace) -> dict[str, str]:
         """Return the default character sets of the databases at a place, those that are known."""
         found = {schema: self.charset_of(schema, place) for schema in self._charsets}
         return {schema: charset for schema, charset in found.items() if charset}
 
-    def changed_at(self, place: Place) -> dict[Name, TableState | None]:
+    def changed_at(self, place: HistoryPlace) -> dict[Name, TableState | None]:
         """The tables that a statement at exactly this place changed, or that were stated there."""
         names = sorted(self._changed.get(self._order.key(place), ()))
         return {name: self.tracked(name, place) for name in names}

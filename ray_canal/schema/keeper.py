@@ -28,7 +28,7 @@ from ray_canal.model.schema_record import (
 )
 from ray_canal.schema.ddl.apply_ddl import created_table
 from ray_canal.schema.fit import misfit_of_state
-from ray_canal.schema.history import FileOrder, Key, Place, SchemaHistory, place_of
+from ray_canal.schema.history import FileOrder, HistoryPlace, Key, SchemaHistory, place_of
 from ray_canal.schema.names import Name, Names
 from ray_canal.schema.prescan import oldest_snapshot, reaching_back
 from ray_canal.schema.records import (
@@ -47,7 +47,7 @@ from ray_canal.schema.records import (
     with_period,
     without_gap,
 )
-from ray_canal.schema.table_state import Session, TableState
+from ray_canal.schema.table_state import StatementSession, TableState
 
 logger = logging.getLogger(__name__)
 
@@ -290,7 +290,7 @@ class SchemaKeeper:
         return new
 
     def applied(
-        self, head: ChunkHead, position: int, sql: str, session: Session
+        self, head: ChunkHead, position: int, sql: str, session: StatementSession
     ) -> tuple[SchemaChange, ...]:
         """A statement of the log: the tables that it changed, also when its chunk comes again."""
         place = place_of(head.journal_name, position)
@@ -317,7 +317,7 @@ class SchemaKeeper:
             changes.append(SchemaChange(position, *name, meta, problem, is_new, retyped))
         return tuple(changes)
 
-    def _new_table(self, before: Place, sql: str, session: Session) -> Name | None:
+    def _new_table(self, before: HistoryPlace, sql: str, session: StatementSession) -> Name | None:
         """Return the table that a statement makes, which was not there before it. (IF NOT EXISTS
         is in the log in any case; of a table that may have been there, it is taken to have been.)
         """

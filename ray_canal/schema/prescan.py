@@ -19,7 +19,7 @@ from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing import query as q
 from ray_canal.model.schema_record import SNAPSHOT, CatalogSnapshot, SchemaRecord
 from ray_canal.schema.ddl.apply_ddl import apply_ddl, is_ddl
-from ray_canal.schema.history import FileOrder, Place, SchemaHistory, place_of
+from ray_canal.schema.history import FileOrder, HistoryPlace, SchemaHistory, place_of
 from ray_canal.schema.names import Name, Names
 from ray_canal.schema.records import load_history, of_log, snapshot_record, table_record, taken
 from ray_canal.schema.table_state import TableState, session_of, unknown
@@ -60,8 +60,8 @@ class _Supposed:
 
 def touched(
     chunks: Iterable[RawChunk],
-    start: Place,
-    end: Place,
+    start: HistoryPlace,
+    end: HistoryPlace,
     tables: Iterable[Name],
     names: Names,
     order: FileOrder | None = None,

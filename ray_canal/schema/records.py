@@ -30,9 +30,9 @@ from ray_canal.model.schema_record import (
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.schema.ddl.create_table import period_columns, with_row_end_key
 from ray_canal.schema.ddl.words import Dialect
-from ray_canal.schema.history import FileOrder, Place, SchemaHistory, place_of
+from ray_canal.schema.history import FileOrder, HistoryPlace, SchemaHistory, place_of
 from ray_canal.schema.names import Names
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 
 
 def numbered_log(server: str, number: int) -> str:
@@ -80,7 +80,7 @@ def snapshot_record(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Taken:
+class SnapshotHead:
     """What a snapshot says of its server: lower_case_table_names, the GTIDs that were executed
     (empty: not known), and when the file that it is in was created (0: not known). `after_gap`:
     as CatalogSnapshot has it."""
@@ -91,10 +91,10 @@ class Taken:
     after_gap: bool
 
 
-def taken(snapshot: SchemaRecord) -> Taken:
+def taken(snapshot: SchemaRecord) -> SnapshotHead:
     """Raises ConfigError: the record cannot be read."""
     body = _body(snapshot)
-    return Taken(
+    return SnapshotHead(
         body.get("lower_case_table_names", 0),
         body.get("gtid", ""),
         body.get("created_s", 0),
@@ -110,7 +110,7 @@ def names_of(records: Iterable[SchemaRecord], log: str) -> Names | None:
 
 
 def ddl_record(
-    server: str, now: float, journal_name: str, position: int, sql: str, session: Session
+    server: str, now: float, journal_name: str, position: int, sql: str, session: StatementSession
 ) -> SchemaRecord:
     """The record of a statement."""
     body = {"sql": sql, **dataclasses.asdict(session)}
@@ -134,7 +134,7 @@ def _record(
 def load_history(
     records: Iterable[SchemaRecord],
     log: str,
-    start: Place,
+    start: HistoryPlace,
     names: Names | None = None,
     order: FileOrder | None = None,
 ) -> SchemaHistory:
@@ -160,7 +160,7 @@ _KIND_ORDER = {SNAPSHOT: 0, DDL: 1, TABLE: 2}
 stated of a table counts behind it."""
 
 
-def record_place(record: SchemaRecord) -> Place:
+def record_place(record: SchemaRecord) -> HistoryPlace:
     """Return where a record stands in its log, to compare by."""
     return place_of(record.journal_name, record.position)
 
@@ -177,7 +177,7 @@ def of_log(
 
 
 def without_gap(
-    records: Sequence[SchemaRecord], start: Place, order: FileOrder
+    records: Sequence[SchemaRecord], start: HistoryPlace, order: FileOrder
 ) -> Sequence[SchemaRecord]:
     """Return those of a log's records, in its order, that are known without a gap for reading from
     `start` on: what comes after a part of the log that nobody read is read again. Raises
@@ -249,7 +249,9 @@ def replay(history: SchemaHistory, record: SchemaRecord) -> None:
             history.put(place, _from_tree(body))
         else:
             sql = body.pop("sql")
-            history.apply(place, sql, Session(**{**body, "dialect": Dialect(**body["dialect"])}))
+            history.apply(
+                place, sql, StatementSession(**{**body, "dialect": Dialect(**body["dialect"])})
+            )
     except (ValueError, KeyError, TypeError) as error:
         raise _unreadable(record, error) from None
 
@@ -322,7 +324,7 @@ def compacted(
 
 
 def expired(
-    records: Iterable[SchemaRecord], log: str, now: float, hours: float | None, start: Place
+    records: Iterable[SchemaRecord], log: str, now: float, hours: float | None, start: HistoryPlace
 ) -> SchemaRecord | None:
     """The newest snapshot of a log older than `hours` (None: of any age) that comes before `start`:
     all before it may go. Only of files with the base name of its own: the order of others is not

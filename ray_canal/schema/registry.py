@@ -11,7 +11,7 @@ from ray_canal.errors import TableMetaMismatch
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.create_table import parse_tables
 from ray_canal.schema.fit import fitted, lent, misfit, same_type, with_hidden_key
-from ray_canal.schema.history import Place, SchemaHistory, place_of
+from ray_canal.schema.history import HistoryPlace, SchemaHistory, place_of
 from ray_canal.schema.names import Name, Names, lowered
 from ray_canal.schema.table_state import TableState
 
@@ -79,7 +79,7 @@ class SchemaRegistry:
         if len(self._seen) > _RESOLVED_MAX:
             del self._seen[next(iter(self._seen))]
 
-    def _tracked(self, table_map: TableMap, place: Place) -> TableState | None:
+    def _tracked(self, table_map: TableMap, place: HistoryPlace) -> TableState | None:
         if self._history is None:
             return None
         name = (table_map.schema, table_map.table)
@@ -115,7 +115,9 @@ class SchemaRegistry:
         )
         return dataclasses.replace(from_row, columns=columns)
 
-    def _look_up(self, table_map: TableMap, state: TableState | None, place: Place) -> TableMeta:
+    def _look_up(
+        self, table_map: TableMap, state: TableState | None, place: HistoryPlace
+    ) -> TableMeta:
         meta = self._candidate(table_map, state)
         if meta is None:
             raise TableMetaMismatch(self._nothing_known(table_map, state, place))
@@ -136,7 +138,7 @@ class SchemaRegistry:
         return fitted(table_map, meta)
 
     def _nothing_known(
-        self, table_map: TableMap, state: TableState | None, place: Place
+        self, table_map: TableMap, state: TableState | None, place: HistoryPlace
     ) -> str:
         places = ["the schema text"] * bool(self._given) + ["the catalog"] * bool(self._catalog)
         places += ["the table meta history (the catalog at the start and the DDL since)"] * (
@@ -194,14 +196,14 @@ class SchemaRegistry:
             del self._known[key]
         self._resolved.clear()
 
-    def tables_at(self, schema: str, place: Place) -> list[Name]:
+    def tables_at(self, schema: str, place: HistoryPlace) -> list[Name]:
         """The tables of a database at a place, as far as they are known or had rows."""
         schema, history = self.names.one(schema), self._history
         known = () if history is None else history.known_names()
         there = [n for n in known if n[0] == schema and history and history.tracked(n, place)]
         return list(dict.fromkeys([*there, *(name for name in self._seen if name[0] == schema)]))
 
-    def known_at(self, name: Name, place: Place) -> TableMeta | None:
+    def known_at(self, name: Name, place: HistoryPlace) -> TableMeta | None:
         """A table's columns at a place, for who shows no rows of it; None: they are not known."""
         state = None if self._history is None else self._history.tracked(name, place)
         if state is not None and not state.problem:

@@ -13,7 +13,7 @@ from ray_canal.schema.records import names_of, of_log, record_place, replay, sta
 
 
 @dataclass(frozen=True, slots=True)
-class TableChange:
+class RecordedTable:
     """A table from a place of the log on. `kind`: "ddl" with its statement, "snapshot" (the
     catalog had it so) or "table" (it was read again). `columns`: names and types; None: the table
     is gone. `problem` says why its columns are not known."""
@@ -36,10 +36,10 @@ def known_tables(records: Sequence[SchemaRecord], log: str) -> list[str]:
     return sorted(".".join(name) for name in history.known_names())
 
 
-def table_changes(records: Sequence[SchemaRecord], log: str, table: Name) -> list[TableChange]:
+def table_changes(records: Sequence[SchemaRecord], log: str, table: Name) -> list[RecordedTable]:
     """Return the versions of a table in the order of the log; a snapshot that found the table as it
     was known is none. Raises ConfigError: a record cannot be read."""
-    history, found = _empty(records, log), list[TableChange]()
+    history, found = _empty(records, log), list[RecordedTable]()
     name = history.names.pair(table)
     before: TableState | None = None
     for record in of_log(records, log):
@@ -68,11 +68,11 @@ def _empty(records: Sequence[SchemaRecord], log: str) -> SchemaHistory:
     return SchemaHistory(names_of(records, log))
 
 
-def _change(record: SchemaRecord, state: TableState | None) -> TableChange:
+def _change(record: SchemaRecord, state: TableState | None) -> RecordedTable:
     columns = None
     if state is not None:
         columns = tuple((column.name, column.mysql_type) for column in state.columns)
-    return TableChange(
+    return RecordedTable(
         record.journal_name,
         record.position,
         record.recorded_at,

@@ -11,7 +11,7 @@ from ray_canal.model.schema_record import TableState
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.words import Dialect
 
-__all__ = ["DdlNotApplied", "Session", "TableState", "session_of", "unknown"]
+__all__ = ["DdlNotApplied", "StatementSession", "TableState", "session_of", "unknown"]
 
 
 class Ran(Protocol):
@@ -40,7 +40,7 @@ class DdlNotApplied(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class StatementSession:
     """The session that ran a statement. `schema` is its database, `server_charset` what a new
     database gets; both may be empty: not known. `error_code`: how the statement failed."""
 
@@ -50,13 +50,13 @@ class Session:
     error_code: int = 0
 
 
-def session_of(head: ChunkHead, event: Ran) -> Session:
+def session_of(head: ChunkHead, event: Ran) -> StatementSession:
     """Return how the server that wrote the event read its statement."""
     mariadb = head.flavor == FLAVOR_MARIADB
     numbers = version_numbers(head.server_version.removeprefix("5.5.5-"))
     version = sum(n * scale for n, scale in zip(numbers, (10000, 100, 1), strict=False))
     dialect = Dialect(mariadb, version, event.sql_mode)
-    return Session(event.schema, event.server_charset, dialect, event.error_code)
+    return StatementSession(event.schema, event.server_charset, dialect, event.error_code)
 
 
 def unknown(schema: str, table: str, problem: str) -> TableState:

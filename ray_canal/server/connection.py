@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.canal.session import (
     Ack,
-    Answer,
     Close,
     Get,
     Identity,
     Login,
+    ReplyBytes,
     Request,
     Rollback,
     Session,
@@ -103,7 +103,7 @@ class Connection:
             step = self._session.next()
             if step is None:
                 await self._peer.receive()
-            elif isinstance(step, Answer):
+            elif isinstance(step, ReplyBytes):
                 await self._peer.send(step.data)
             elif isinstance(step, Close):
                 logger.info("%s: closed: %s", self._peer, step.reason)

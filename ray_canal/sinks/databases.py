@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ray_canal.sinks.schema_follower import TableName, Tables
+from ray_canal.sinks.schema_follower import TableName, TargetTables
 from ray_canal.sinks.table_moves import in_order
 
 OTHERS = "#"
@@ -34,7 +34,7 @@ def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
         return rows
 
 
-class Database(Tables, Protocol):
+class Database(TargetTables, Protocol):
     """A kind of database. Rows are written in a transaction between `begin` and `commit`; tables
     are changed in it, too, if `ddl_in_transaction`, else before it."""
 

@@ -57,7 +57,7 @@ class TablesAside:
         written.replace(self._path)
 
 
-class DeadLetters:
+class DeadLetterFile:
     """A file that is appended to; a line is on disk before the sink goes on behind its entry. After
     a crash between the two, a line may be there twice."""
 

@@ -30,8 +30,8 @@ from ray_canal.model.table_event import ERASE, TRUNCATE
 from ray_canal.sinks.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Kind, SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
-from ray_canal.views.row_places import NOWHERE, Place, place_at, rows_above
+from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.views.row_places import NOWHERE, RowPlace, place_at, rows_above
 from ray_canal.views.table_events import is_of_table
 
 _OP = "canal_op"
@@ -80,7 +80,7 @@ def merge_changes(
     return count
 
 
-def _apply_to_table(table: DeltaFile, batch: pa.RecordBatch, upto: Place) -> None:
+def _apply_to_table(table: DeltaFile, batch: pa.RecordBatch, upto: RowPlace) -> None:
     kind = batch["event_type"][-1].as_py()
     if kind not in (TRUNCATE, ERASE):
         raise SinkError(f"{kind} at {upto}: the rows that it changes are not known", "schema")
@@ -106,12 +106,12 @@ class DeltaFile:
         return self._table is not None and not self._version("dropped")
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> RowPlace | None:
         """The id of the last row that the table has of this writer."""
         if self._table is None or self._version("position") is None:
             return None
         timeline, number, position, row = (self._version(part) or 0 for part in _PARTS)
-        return Place(timeline, number, position, row)
+        return RowPlace(timeline, number, position, row)
 
     @property
     def schema(self) -> pa.Schema:
@@ -157,7 +157,9 @@ class DeltaFile:
         with _translated(self._uri):
             self._opened.alter.add_columns([Field(f.name, f.type) for f in found])
 
-    def merge(self, key: Sequence[str], deletes: pa.Table, upserts: pa.Table, upto: Place) -> None:
+    def merge(
+        self, key: Sequence[str], deletes: pa.Table, upserts: pa.Table, upto: RowPlace
+    ) -> None:
         """Commit a net change, with its place."""
         schema = self.schema
         rows = fitting(lake_table(upserts, True), schema, self._uri)
@@ -184,7 +186,7 @@ class DeltaFile:
                 .execute()
             )
 
-    def append(self, rows: pa.Table, upto: Place) -> None:
+    def append(self, rows: pa.Table, upto: RowPlace) -> None:
         """Commit rows; new columns are added."""
         rows = lake_table(rows, True)
         with _translated(self._uri):
@@ -192,12 +194,12 @@ class DeltaFile:
                 self._table = self._make(rows.schema)
             self._write(rows, upto, schema_mode="merge")
 
-    def empty(self, upto: Place, *, dropped: bool = False) -> None:
+    def empty(self, upto: RowPlace, *, dropped: bool = False) -> None:
         """Commit that all rows are gone."""
         schema = self.schema
         self._overwrite(schema.empty_table().to_reader(), upto, dropped=dropped)
 
-    def rewrite(self, schema: pa.Schema, upto: Place) -> None:
+    def rewrite(self, schema: pa.Schema, upto: RowPlace) -> None:
         """Commit all rows with these columns and types; columns that are new are null."""
         old = self._opened.to_pyarrow_dataset()
         names = [name for name in schema.names if name in old.schema.names]
@@ -212,7 +214,7 @@ class DeltaFile:
 
         self._overwrite(pa.RecordBatchReader.from_batches(schema, batches()), upto, dropped=False)
 
-    def copy_from(self, other: DeltaFile, upto: Place) -> None:
+    def copy_from(self, other: DeltaFile, upto: RowPlace) -> None:
         """Commit another table's columns and rows in place of those that are here."""
         self.create(other.schema)
         rows = other._opened.to_pyarrow_dataset().scanner().to_reader()
@@ -246,7 +248,9 @@ class DeltaFile:
             raise SinkError(f"{self._uri} is no Delta table", "retry")
         return self._table
 
-    def _overwrite(self, rows: pa.RecordBatchReader, upto: Place | None, *, dropped: bool) -> None:
+    def _overwrite(
+        self, rows: pa.RecordBatchReader, upto: RowPlace | None, *, dropped: bool
+    ) -> None:
         partitions = [
             name for name in self._opened.metadata().partition_columns if name in rows.schema.names
         ]
@@ -260,7 +264,7 @@ class DeltaFile:
                 commit_properties=self._commit(upto, dropped=dropped),
             )
 
-    def _write(self, rows: pa.Table, upto: Place, **more: Any) -> None:
+    def _write(self, rows: pa.Table, upto: RowPlace, **more: Any) -> None:
         write_deltalake(
             self._opened, rows, mode="append", commit_properties=self._commit(upto), **more
         )
@@ -269,7 +273,7 @@ class DeltaFile:
         found = self._opened.transaction_version(f"{self._app}#{part}")
         return None if found is None else int(found)
 
-    def _commit(self, upto: Place | None, *, dropped: bool = False) -> CommitProperties:
+    def _commit(self, upto: RowPlace | None, *, dropped: bool = False) -> CommitProperties:
         places = [] if upto is None else list(zip(_PARTS, upto.key, strict=True))
         return CommitProperties(
             app_transactions=[
@@ -286,7 +290,7 @@ class DeltaLake:
         self._app = f"ray_canal/{sink}"
         self._config = config
         self._files: dict[TableName, DeltaFile] = {}
-        self.now = Place(0, 0, 0, 0)
+        self.now = RowPlace(0, 0, 0, 0)
 
     def open(self) -> None:
         self._files.clear()
@@ -319,7 +323,7 @@ class DeltaLake:
         removed = f", {file.vacuum(hours)} old files removed" if vacuum else ""
         return f"{gone} files joined into {came}{removed}"
 
-    def place(self, name: TableName) -> Place | None:
+    def place(self, name: TableName) -> RowPlace | None:
         return self.file(name).place
 
     def rewind(self, name: TableName) -> None:
@@ -329,16 +333,21 @@ class DeltaLake:
         return self.file(name).has_rows
 
     def merge(
-        self, name: TableName, key: Sequence[str], deletes: pa.Table, upserts: pa.Table, upto: Place
+        self,
+        name: TableName,
+        key: Sequence[str],
+        deletes: pa.Table,
+        upserts: pa.Table,
+        upto: RowPlace,
     ) -> None:
         self.file(name).merge(key, deletes, upserts, upto)
 
-    def append(self, name: TableName, rows: pa.Table, upto: Place) -> None:
+    def append(self, name: TableName, rows: pa.Table, upto: RowPlace) -> None:
         self.file(name).append(rows, upto)
 
-    def find(self, name: TableName) -> Found | None:
+    def find(self, name: TableName) -> TargetTable | None:
         file = self.file(name)
-        return Found(tuple(file.schema.names), None) if file.exists else None
+        return TargetTable(tuple(file.schema.names), None) if file.exists else None
 
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self.file(name).create(pa.schema([(column.name, column.kind) for column in columns]))

@@ -18,7 +18,7 @@ from ray_canal.config import MirrorConfig
 from ray_canal.sinks.databases import TransactionalDatabase, close_quietly
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import Kind, SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
+from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
 
 _ROWS = "canal_rows"
 
@@ -100,14 +100,14 @@ class DuckDatabase(TransactionalDatabase):
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def find(self, name: TableName) -> Found | None:
+    def find(self, name: TableName) -> TargetTable | None:
         columns = self._run(
             "SELECT column_name FROM information_schema.columns"
             " WHERE lower(table_schema) = lower(?) AND lower(table_name) = lower(?)"
             " ORDER BY ordinal_position",
             *name,
         )
-        return Found(tuple(str(column) for (column,) in columns), None) if columns else None
+        return TargetTable(tuple(str(column) for (column,) in columns), None) if columns else None
 
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self._make_schema(name.database)

@@ -30,8 +30,8 @@ from pyiceberg.table import Table, Transaction
 from ray_canal.config.sink import LakeConfig
 from ray_canal.sinks.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
-from ray_canal.views.row_places import NOWHERE, Place
+from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.views.row_places import NOWHERE, RowPlace
 
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 _HOURS = 168
@@ -47,7 +47,7 @@ class IcebergLake:
         self._tables: dict[TableName, Table | None] = {}
         self._noted: dict[TableName, str] = {}  # of tables that are not made yet
         self._making = threading.Lock()  # two threads may miss the same namespace
-        self.now = Place(0, 0, 0, 0)
+        self.now = RowPlace(0, 0, 0, 0)
 
     def open(self) -> None:
         self._tables.clear()
@@ -71,10 +71,10 @@ class IcebergLake:
                 for name in catalog.list_tables(space)
             ]
 
-    def place(self, name: TableName) -> Place | None:
+    def place(self, name: TableName) -> RowPlace | None:
         table = self._find(name)
         text = None if table is None else table.properties.get(self._property)
-        return None if text is None else Place(*json.loads(text))
+        return None if text is None else RowPlace(*json.loads(text))
 
     def rewind(self, name: TableName) -> None:
         with _translated(str(name)), self._commit(self._known(name), NOWHERE):
@@ -88,7 +88,12 @@ class IcebergLake:
         return int(snapshot.summary.additional_properties.get("total-records", 1)) > 0
 
     def merge(
-        self, name: TableName, key: Sequence[str], deletes: pa.Table, upserts: pa.Table, upto: Place
+        self,
+        name: TableName,
+        key: Sequence[str],
+        deletes: pa.Table,
+        upserts: pa.Table,
+        upto: RowPlace,
     ) -> None:
         table = self._known(name)
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
@@ -111,7 +116,7 @@ class IcebergLake:
                 if rows.num_rows:
                     transaction.append(rows.cast(_schema_of(rows, schema)))
 
-    def append(self, name: TableName, rows: pa.Table, upto: Place) -> None:
+    def append(self, name: TableName, rows: pa.Table, upto: RowPlace) -> None:
         rows = lake_table(rows, False)
         if self._find(name) is None:
             self._make(name, rows.schema)
@@ -127,9 +132,13 @@ class IcebergLake:
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def find(self, name: TableName) -> Found | None:
+    def find(self, name: TableName) -> TargetTable | None:
         table = self._find(name)
-        return None if table is None else Found(tuple(f.name for f in table.schema().fields), None)
+        return (
+            None
+            if table is None
+            else TargetTable(tuple(f.name for f in table.schema().fields), None)
+        )
 
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self._make(name, _fields(columns))
@@ -245,7 +254,7 @@ class IcebergLake:
             )
 
     @contextlib.contextmanager
-    def _commit(self, table: Table, upto: Place) -> Iterator[Transaction]:
+    def _commit(self, table: Table, upto: RowPlace) -> Iterator[Transaction]:
         with table.transaction() as transaction:
             if table.properties.get("commit.retry.num-retries") != "0":
                 transaction.set_properties(_NO_RETRIES)

@@ -20,33 +20,38 @@ from ray_canal.config.sink import LakeConfig, TablePolicy
 from ray_canal.model.position import journal_key
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError, naming
-from ray_canal.sinks.schema_follower import SchemaFollower, TableName, Tables
+from ray_canal.sinks.schema_follower import SchemaFollower, TableName, TargetTables
 from ray_canal.sinks.table_moves import in_order
-from ray_canal.views.row_places import Place, place_at, rows_above
+from ray_canal.views.row_places import RowPlace, place_at, rows_above
 
 _PLACE = ("timeline", "journal_name", "position", "row")
 _ENVELOPE = ("timeline", "journal_name", "position", "row", "execute_time", "gtid", "transaction")
 
 
-class Lake(Tables, Protocol):
+class Lake(TargetTables, Protocol):
     """A kind of table format. Every change of a table that is given no place of its own, but for
     `create`, `add` and `note_source`, is committed with `now`."""
 
-    now: Place
+    now: RowPlace
 
     def open(self) -> None: ...
     def close(self) -> None: ...
-    def place(self, name: TableName) -> Place | None:
+    def place(self, name: TableName) -> RowPlace | None:
         """Return the id of the last row that a table has."""
         ...
 
     def merge(
-        self, name: TableName, key: Sequence[str], deletes: pa.Table, upserts: pa.Table, upto: Place
+        self,
+        name: TableName,
+        key: Sequence[str],
+        deletes: pa.Table,
+        upserts: pa.Table,
+        upto: RowPlace,
     ) -> None:
         """Commit a net change."""
         ...
 
-    def append(self, name: TableName, rows: pa.Table, upto: Place) -> None:
+    def append(self, name: TableName, rows: pa.Table, upto: RowPlace) -> None:
         """Commit rows, in a table that is made or gets columns as they need them."""
         ...
 
@@ -204,16 +209,16 @@ class LakeMirror(LakeSink):
             self._lake.close()
 
 
-def is_new(lake: Lake, name: TableName, now: Place) -> bool:
+def is_new(lake: Lake, name: TableName, now: RowPlace) -> bool:
     """Return whether a table has not come to a place yet."""
     place = lake.place(name)
     return place is None or place.key < now.key
 
 
-def place_of_change(change: TableChange, timeline: int, ordinal: int) -> Place:
+def place_of_change(change: TableChange, timeline: int, ordinal: int) -> RowPlace:
     """Return a schema change's place in the order of delivery."""
     number = journal_key(change.journal_name)[1]
-    return Place(timeline, number, change.position, ordinal, change.journal_name)
+    return RowPlace(timeline, number, change.position, ordinal, change.journal_name)
 
 
 class LakeFollower(SchemaFollower):
@@ -282,7 +287,7 @@ def _changes_of(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     return table.select(["event_type", *_ENVELOPE, "before", "after"]).replace_schema_metadata(None)
 
 
-def _change_of_table(place: Place, kind: str) -> pa.Table:
+def _change_of_table(place: RowPlace, kind: str) -> pa.Table:
     columns = {
         "event_type": [kind], "timeline": [place.timeline], "journal_name": [place.journal_name],
         "position": [place.position], "row": [place.row],

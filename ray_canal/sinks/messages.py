@@ -15,7 +15,7 @@ from ray_canal.errors import UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.model.arrays import Bytes
 from ray_canal.sinks.port import Changes, Rows, SinkError, naming
-from ray_canal.sinks.schema_registry import SchemaRegistry
+from ray_canal.sinks.schema_registry import RegistryClient
 from ray_canal.views.debezium import (
     DebeziumOptions,
     Events,
@@ -45,9 +45,9 @@ class MessageMaker:
     def __init__(self, message: MessageConfig, routing: RoutingConfig) -> None:
         self._config = message
         self._routing = Routing(**routing.model_dump())
-        self._register: SchemaRegistry | None = None
+        self._register: RegistryClient | None = None
         if message.registry.url:
-            self._register = SchemaRegistry(message.registry)
+            self._register = RegistryClient(message.registry)
 
     @property
     def is_by_row(self) -> bool:

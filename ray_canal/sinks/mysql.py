@@ -22,7 +22,7 @@ from ray_canal.errors import CanalError
 from ray_canal.sinks.databases import SqlDatabase, close_quietly, in_key_order
 from ray_canal.sinks.mysql_literals import comparable, tuples
 from ray_canal.sinks.port import Kind, SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
+from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
 from ray_canal.sinks.table_moves import in_order
 from ray_canal.source.connection import connect
 
@@ -144,7 +144,7 @@ class MySqlDatabase(SqlDatabase):
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def find(self, name: TableName) -> Found | None:
+    def find(self, name: TableName) -> TargetTable | None:
         of_table = "WHERE table_schema = %s AND table_name = %s"
         columns = self._run(
             "SELECT column_name, column_key FROM information_schema.columns"
@@ -160,7 +160,7 @@ class MySqlDatabase(SqlDatabase):
         )
         self._delete_first[name] = bool(uniques[0][0])
         key = tuple(str(column) for column, kind in columns if kind == "PRI")
-        return Found(tuple(str(column) for column, _ in columns), key)
+        return TargetTable(tuple(str(column) for column, _ in columns), key)
 
     def tells_keys(self, name: TableName) -> bool:
         rows = self._run(

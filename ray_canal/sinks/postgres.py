@@ -18,7 +18,7 @@ from ray_canal.config.section import host_port_of
 from ray_canal.sinks.databases import TransactionalDatabase, close_quietly
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.postgres_text import copy_text, postgres_type
-from ray_canal.sinks.schema_follower import ColumnSpec, Found, TableName
+from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
 
 _SSL_MODES = {
     "disabled": "disable", "preferred": "prefer", "required": "require",
@@ -136,7 +136,7 @@ class PostgresDatabase(TransactionalDatabase):
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def find(self, name: TableName) -> Found | None:
+    def find(self, name: TableName) -> TargetTable | None:
         columns = self._run(
             "SELECT a.attname, coalesce(a.attnum = ANY (i.indkey), false) FROM pg_attribute a"
             " LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary"
@@ -153,7 +153,7 @@ class PostgresDatabase(TransactionalDatabase):
         )
         self._delete_first[name] = bool(uniques[0][0])
         key = tuple(str(column) for column, is_key in columns if is_key)
-        return Found(tuple(str(column) for column, _ in columns), key)
+        return TargetTable(tuple(str(column) for column, _ in columns), key)
 
     def tells_keys(self, name: TableName) -> bool:
         """Texts of most collations are equal where their bytes are; citext and the like are not."""

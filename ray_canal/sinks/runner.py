@@ -23,7 +23,7 @@ from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.config import SinkConfig
 from ray_canal.errors import CanalError
-from ray_canal.sinks.dead_letters import DeadLetters, TablesAside
+from ray_canal.sinks.dead_letters import DeadLetterFile, TablesAside
 from ray_canal.sinks.port import Changes, Cursor, Sink, SinkError, Transform
 
 logger = logging.getLogger(__name__)
@@ -74,10 +74,10 @@ class Runner:
         self._going = threading.Event()
         self._going.set()
         self._failing_since: float | None = None
-        self._dead: DeadLetters | None = None
+        self._dead: DeadLetterFile | None = None
         self._aside: TablesAside | None = None
         if config.dead_letters:
-            self._dead = DeadLetters(Path(config.dead_letters))
+            self._dead = DeadLetterFile(Path(config.dead_letters))
             self._aside = TablesAside(Path(f"{config.dead_letters}.tables.json"))
         self.committed = committed
         self.status = SinkStatus()

@@ -1,6 +1,6 @@
 """Tables of a target that follow the source's: made, changed, renamed and emptied by policy.
 
-What targets differ in is `Tables`; databases (mirror.py) and lakes (lake.py) share the rest.
+What targets differ in is `TargetTables`; databases (mirror.py) and lakes (lake.py) share the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TableName(NamedTuple):
         return f"{self.database}.{self.table}"
 
 
-class Found(NamedTuple):
+class TargetTable(NamedTuple):
     """A table as the target has it: columns in order, and those of its primary key (None: tables
     have no keys there)."""
 
@@ -49,10 +49,10 @@ class ColumnSpec(NamedTuple):
     is_key: bool = False
 
 
-class Tables(Protocol):
+class TargetTables(Protocol):
     """Tables of a target."""
 
-    def find(self, name: TableName) -> Found | None:
+    def find(self, name: TableName) -> TargetTable | None:
         """Return a table of the target with its columns and key; None: there is none."""
         ...
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
@@ -92,7 +92,7 @@ class SchemaFollower:
     def __init__(
         self,
         policy: TablePolicy,
-        tables: Tables,
+        tables: TargetTables,
         begin: Callable[[], None] = lambda: None,
     ) -> None:
         self._policy = policy
@@ -189,7 +189,11 @@ class SchemaFollower:
         ]
 
     def _add(
-        self, name: TableName, missing: list[ColumnSpec], found: Found, columns: list[ColumnSpec]
+        self,
+        name: TableName,
+        missing: list[ColumnSpec],
+        found: TargetTable,
+        columns: list[ColumnSpec],
     ) -> None:
         policy = self._policy.schema_change
         names = ", ".join(column.name for column in missing)
@@ -333,8 +337,8 @@ class SchemaFollower:
             )
 
     def _emptied(
-        self, name: TableName, found: Found, columns: Sequence[ColumnSpec]
-    ) -> Found | None:
+        self, name: TableName, found: TargetTable, columns: Sequence[ColumnSpec]
+    ) -> TargetTable | None:
         """Take away the rows of a table that the source has no more, so that the one that has its
         name now can take its place. Returns it; None if it was not fit for that."""
         key = {column.name for column in columns if column.is_key}

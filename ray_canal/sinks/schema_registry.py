@@ -17,7 +17,7 @@ from ray_canal.sinks.port import Kind, SinkError
 _INCOMPATIBLE = (409, 422)
 
 
-class SchemaRegistry:
+class RegistryClient:
     """Registers each schema once; calling it gives the number of one."""
 
     def __init__(self, config: RegistryConfig) -> None:

@@ -25,7 +25,7 @@ _INSERT, _DELETE = 1, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LogPart:
     """Entries [first, last) of a chunk of the log. `closed`: they end between transactions, at
     `end`."""
 
@@ -37,7 +37,7 @@ class Part:
     end: EntryPosition
 
 
-class Changes:
+class LogReader:
     """A stream of the log, decoded in this process, cut where transactions end."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Changes:
         """Return the UUID of the server whose log is read."""
         return self._source.identity.server_uuid
 
-    def read(self, wait_s: float) -> list[Part]:
+    def read(self, wait_s: float) -> list[LogPart]:
         """Return what comes next; nothing where nothing came in that time: then `reached` is how
         far the log is known to be read. Raises SourceError and DecodeError kinds."""
         raw = self._source.read(0.0, wait_s)
@@ -85,7 +85,7 @@ class Changes:
             raise info.failure
         return self._cut(info, chunk)
 
-    def _cut(self, info: ChunkInfo, chunk: DecodedChunk) -> list[Part]:
+    def _cut(self, info: ChunkInfo, chunk: DecodedChunk) -> list[LogPart]:
         count, name = len(info.entries), info.head.journal_name
         closing = closing_entries(info)
         behind = int(closing[-1]) + 1 if len(closing) else 0
@@ -98,10 +98,10 @@ class Changes:
             ended = info.gtids[info.gtids["position"] < position]
             self._gtid = gtid_set_after(self._gtid, ended)
             end = EntryPosition(name, position, gtid=self._gtid)
-            parts.append(Part(info, chunk, 0, behind, True, end))
+            parts.append(LogPart(info, chunk, 0, behind, True, end))
         if behind < count:
             end = EntryPosition(name, info.head.end_position, gtid=self._gtid)
-            parts.append(Part(info, chunk, behind, count, False, end))
+            parts.append(LogPart(info, chunk, behind, count, False, end))
         if count:
             self._is_open = behind < count
         elif not self._is_open:
@@ -113,7 +113,7 @@ class Changes:
 
 
 def touched_keys(
-    part: Part, keys: Callable[[str, str], Sequence[str] | None]
+    part: LogPart, keys: Callable[[str, str], Sequence[str] | None]
 ) -> dict[str, set[bytes]]:
     """The keys of all row images of a part, by table; `keys`: a table's key, None: not of interest.
 
@@ -142,7 +142,7 @@ def touched_keys(
     return found
 
 
-def _refuse_altered(part: Part, keys: Callable[[str, str], Sequence[str] | None]) -> None:
+def _refuse_altered(part: LogPart, keys: Callable[[str, str], Sequence[str] | None]) -> None:
     entries = part.info.entries[part.first : part.last]
     statements = (entries["kind"] == ROWDATA) & (entries["table"] >= 0) & (entries["rows"] == 0)
     altered = [part.info.tables[number] for number in set(entries["table"][statements].tolist())]

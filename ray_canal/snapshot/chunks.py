@@ -29,7 +29,7 @@ from ray_canal.malloc import large
 from ray_canal.model.arrays import Bytes, Int64s
 from ray_canal.model.canal_types import BEGIN, END, ROWDATA
 from ray_canal.snapshot.columns import Selection
-from ray_canal.snapshot.result import Piece, broken
+from ray_canal.snapshot.result import ResultRows, broken
 from ray_canal.types.charset_tables import tables as charset_tables
 
 EVENT_ROWS = 1000
@@ -51,7 +51,7 @@ class Origin:
 
 
 def decoded(
-    selection: Selection, piece: Piece, origin: Origin, ordinal: int, *, framed: bool = False
+    selection: Selection, piece: ResultRows, origin: Origin, ordinal: int, *, framed: bool = False
 ) -> DecodedChunk:
     """A chunk of a piece's rows, the first of which has this ordinal in its snapshot. `framed`:
     they are a transaction, with its begin and end."""
@@ -79,7 +79,7 @@ def load_kernels() -> None:
 
 
 def _fill(
-    selection: Selection, lines: Int64s, piece: Piece, origin: Origin, framed: bool
+    selection: Selection, lines: Int64s, piece: ResultRows, origin: Origin, framed: bool
 ) -> tuple[DecodedChunk, Int64s, Int64s]:
     rows, columns = piece.rows, len(lines)
     if piece.sizes.size and piece.sizes.max() > _TEXT_BYTES_MAX:

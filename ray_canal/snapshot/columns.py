@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ray_canal.binlog.plan import Plan
+from ray_canal.binlog.plan import DecodePlan
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.kernels.base import codes
 from ray_canal.kernels.result.rows import PACKED, SHORT
@@ -81,7 +81,7 @@ class Selection:
     """What is asked of a table, and how the answer is read."""
 
     meta: TableMeta
-    plan: Plan
+    plan: DecodePlan
 
     @property
     def expressions(self) -> str:
@@ -115,7 +115,7 @@ def selection(meta: TableMeta) -> Selection:
             name = f"{meta.full_name}.{column.name}"
             raise UnsupportedEvent(f"column {name}: {error}") from None
         found.append(int(line[wire.CODE]))
-    return Selection(meta, Plan(lines, tuple(found)))
+    return Selection(meta, DecodePlan(lines, tuple(found)))
 
 
 def quoted(*names: str) -> str:

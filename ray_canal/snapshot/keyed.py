@@ -17,10 +17,10 @@ from typing import Any
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConfigError, ConnectionLost, ServerSettingRefused, UnsupportedEvent
-from ray_canal.log.snapshot_sequencer import Placed, Rows, SnapshotSequencer
+from ray_canal.log.snapshot_sequencer import Placed, ReadRange, SnapshotSequencer
 from ray_canal.model.arrays import Bools
 from ray_canal.model.position import EntryPosition
-from ray_canal.snapshot.changes import Changes, Part, touched_keys
+from ray_canal.snapshot.changes import LogPart, LogReader, touched_keys
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, quoted, selection
 from ray_canal.snapshot.key_ranges import KeyRanges
@@ -81,7 +81,7 @@ class KeyedSnapshot:
         self._catalog = Catalog(config.source)
         self._described = CatalogTables(config.source)
         self._connections: list[Any] = []
-        self._changes: Changes | None = None
+        self._changes: LogReader | None = None
         try:
             chosen = choose_tables(self._catalog, self._described, tables)
             self.tables, self.left_out = chosen.tables, chosen.left_out
@@ -90,7 +90,7 @@ class KeyedSnapshot:
             for _ in range(2):  # one reads rows, the other finds the borders of chunks
                 self._connections.append(open_session(config.source, self._catalog))
             self._marks: Marks = marks_of(config.source, self._catalog, self._connections[0])
-            self._changes = Changes(config, self._marks.start(), self._described, tables)
+            self._changes = LogReader(config, self._marks.start(), self._described, tables)
             self._server_id = int(self._catalog.variable("server_id") or 0)
             self._flavor = FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL
         except BaseException:
@@ -122,7 +122,7 @@ class KeyedSnapshot:
         """Return whether it is a table of this snapshot."""
         return (schema, table) in self._keys
 
-    def items(self) -> Iterator[Part | ReadRows]:
+    def items(self) -> Iterator[LogPart | ReadRows]:
         """Changes and rows in the order in which they are to be applied. Raises SourceError and
         DecodeError kinds; TableMetaMismatch: a table was altered meanwhile."""
         plan = self._plan()
@@ -183,10 +183,10 @@ class KeyedSnapshot:
                 self._ordinal += piece.rows
         high = self._marks.high()
         self._waiting[self._number] = chunk
-        self._sequencer.read(Rows(self._number, meta.full_name, low, high))
+        self._sequencer.read(ReadRange(self._number, meta.full_name, low, high))
         self._number += 1
 
-    def _advance(self, wait_s: float) -> Iterator[Part | ReadRows]:
+    def _advance(self, wait_s: float) -> Iterator[LogPart | ReadRows]:
         """Take what the log has now, then place what is due there."""
         changes = self._changes
         if changes is None:

@@ -17,7 +17,7 @@ from ray_canal.config import SourceConfig
 from ray_canal.errors import ConnectionLost, ServerSettingRefused
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import BINLOG_START, EntryPosition
-from ray_canal.snapshot.changes import Part
+from ray_canal.snapshot.changes import LogPart
 from ray_canal.snapshot.commits import (
     Ask,
     PendingCommits,
@@ -72,7 +72,7 @@ class Marks(Protocol):
         """Return the high mark: a place of the log behind all that the SELECT may have seen."""
         ...
 
-    def stretch(self, part: Part) -> Stretch:
+    def stretch(self, part: LogPart) -> Stretch:
         """Return the stretch of the log between a part's two marks."""
         ...
 
@@ -160,7 +160,7 @@ class _ExecutedMarks:
         [row] = self._ask(self._status)
         return EntryPosition(_text(row["File"]), int(row["Position"]))
 
-    def stretch(self, part: Part) -> Stretch:
+    def stretch(self, part: LogPart) -> Stretch:
         return Stretch(GtidSet.parse(gtid_set_after("", part.info.gtids)), part.end)
 
 
@@ -193,7 +193,7 @@ class _ReplicaMarks:
             time.sleep(_PAUSE_S)
         return self._streamed.position()
 
-    def stretch(self, part: Part) -> Stretch:
+    def stretch(self, part: LogPart) -> Stretch:
         return self._rows.stretch(part)
 
 
@@ -225,7 +225,7 @@ class _ViewMarks:
         self._ask("COMMIT")
         return self._place
 
-    def stretch(self, part: Part) -> Stretch:
+    def stretch(self, part: LogPart) -> Stretch:
         return Stretch(GtidSet(), part.end)
 
 
@@ -249,7 +249,7 @@ class _PlaceMarks:
         [row] = self._ask(self._status)
         return EntryPosition(_text(row["File"]), int(row["Position"]))
 
-    def stretch(self, part: Part) -> Stretch:
+    def stretch(self, part: LogPart) -> Stretch:
         return Stretch(GtidSet(), part.end)
 
 

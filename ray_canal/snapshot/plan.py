@@ -10,7 +10,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConfigError, ServerSettingRefused, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.position import EntryPosition
-from ray_canal.model.snapshot_ledger import Border, TableProgress
+from ray_canal.model.snapshot_ledger import Border, TableLedger
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.snapshot.columns import selection
 from ray_canal.snapshot.key_ranges import KeyRanges
@@ -73,13 +73,13 @@ class SnapshotPlan:
         """Return whether the server is a MariaDB."""
         return self._catalog.is_mariadb
 
-    def wanted(self, wishes: tuple[SnapshotWish, ...]) -> tuple[TableProgress, ...]:
+    def wanted(self, wishes: tuple[SnapshotWish, ...]) -> tuple[TableLedger, ...]:
         """The tables that are asked for, the largest last. Raises ConfigError: there are none, or
         one cannot be read; PrivilegeMissing."""
         found, _ = wanted_tables(self._catalog, self._described, wishes, self._within)
         _refuse_keyless(*(table for table, _ in found))
         return tuple(
-            TableProgress(table.meta.schema, table.meta.table, wish.where, wish.columns)
+            TableLedger(table.meta.schema, table.meta.table, wish.where, wish.columns)
             for table, wish in sorted(found, key=lambda one: one.table.rows)
         )
 
@@ -93,7 +93,7 @@ class SnapshotPlan:
         self._marks.high()  # ends what `low` began
         return low
 
-    def find(self, number: int, progress: TableProgress) -> SnapshotTable:
+    def find(self, number: int, progress: TableLedger) -> SnapshotTable:
         """Table `number` of a ledger as it is now. Raises TableMetaMismatch: it is gone."""
         table = one_table(self._catalog, self._described, progress.schema, progress.table)
         if table is None:
@@ -102,7 +102,7 @@ class SnapshotPlan:
         found = self._tables[number] = narrowed(table, progress.columns)
         return found
 
-    def begin(self, number: int, progress: TableProgress) -> TableProgress:
+    def begin(self, number: int, progress: TableLedger) -> TableLedger:
         """Begin a table's reading: up to its greatest key of now."""
         table = self._tables[number]
         end = self._ranges(number).greatest()
@@ -113,7 +113,7 @@ class SnapshotPlan:
         return f"{self._server}|{table.made}"
 
     def ranges(
-        self, number: int, progress: TableProgress, rows: Callable[[], int]
+        self, number: int, progress: TableLedger, rows: Callable[[], int]
     ) -> Iterator[PlannedRange]:
         """Return what is left of a table, in pieces of about so many rows."""
         if progress.finished or progress.end is None:

@@ -16,7 +16,7 @@ from ray_canal.model.arrays import Bools
 from ray_canal.model.log_context import LogContext
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_wish import SnapshotWish
-from ray_canal.snapshot.changes import Part
+from ray_canal.snapshot.changes import LogPart
 from ray_canal.snapshot.consistent import ConsistentSnapshot
 from ray_canal.snapshot.keyed import KeyedSnapshot
 from ray_canal.views.arrow import batches
@@ -75,7 +75,7 @@ class Snapshot:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         if isinstance(self._source, KeyedSnapshot):
             for item in self._source.items():
-                if isinstance(item, Part):
+                if isinstance(item, LogPart):
                     yield from self._changes(self._source, item)
                 else:
                     yield from self._rows_of(item.chunk, item.kept)
@@ -91,7 +91,7 @@ class Snapshot:
             if chosen.num_rows:
                 yield chosen
 
-    def _changes(self, source: KeyedSnapshot, part: Part) -> Iterator[pa.RecordBatch]:
+    def _changes(self, source: KeyedSnapshot, part: LogPart) -> Iterator[pa.RecordBatch]:
         admitted = part.info.admitted_tables(source.admits)
         mask = part.info.entries_of(admitted)
         return change_batches(

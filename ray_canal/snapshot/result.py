@@ -44,7 +44,7 @@ _MESSAGES = {
 }
 
 
-class Piece(NamedTuple):
+class ResultRows(NamedTuple):
     """Rows of a result, valid until the next ones are asked for: `cells` says where in `source`
     each value lies, `sizes` how many bytes of text each column has (int64[columns, 2])."""
 
@@ -76,7 +76,7 @@ class ResultReader:
         self._timeout_s = max(config.read_timeout_s, _ROWS_TIMEOUT_S)
         self.received_bytes = 0
 
-    def pieces(self, sql: str, selection: Selection) -> Generator[Piece, None, None]:
+    def pieces(self, sql: str, selection: Selection) -> Generator[ResultRows, None, None]:
         """Run a statement; its rows. Raises SourceError kinds, TableMetaMismatch, CorruptEvent:
         the connection can be used again after what the server said, and after no other error."""
         try:
@@ -179,7 +179,7 @@ class ResultReader:
             if not self._receive(_PAUSE_S):
                 return
 
-    def _rows(self, selection: Selection) -> Generator[Piece, None, None]:
+    def _rows(self, selection: Selection) -> Generator[ResultRows, None, None]:
         columns = len(selection.plan.codes)
         if len(self._cells) < columns:
             self._cells = np.empty(columns, np.int64)
@@ -201,7 +201,7 @@ class ResultReader:
 
     def _locate(
         self, selection: Selection, source: Bytes, at: int, end: int, body: int
-    ) -> tuple[int, Piece]:
+    ) -> tuple[int, ResultRows]:
         sizes = np.zeros((len(selection.plan.codes), 2), np.int64)
         code, stop, rows = k.locate_rows(
             read_only(source),
@@ -215,9 +215,9 @@ class ResultReader:
         )
         if code < 0:
             raise broken(selection, code)
-        return code, Piece(source, self._cells, sizes, rows, stop - at)
+        return code, ResultRows(source, self._cells, sizes, rows, stop - at)
 
-    def _long_row(self, selection: Selection) -> Piece:
+    def _long_row(self, selection: Selection) -> ResultRows:
         """One row of several packets."""
         count, at, size = 0, 0, 0
         while True:  # `at`: from the first packet's beginning

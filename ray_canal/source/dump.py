@@ -52,7 +52,7 @@ _TLS_BATCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class ReplicaIdentity:
     """The identity that a dump gives the server; the uuid stays the same over reconnects, so that
     the server ends the dump of a connection that it still believes alive."""
 
@@ -80,8 +80,13 @@ class BinlogDump:
         self.semi_sync = False
 
     def start(
-        self, position: EntryPosition, replica: Replica, *, by_gtid: bool, follow: bool = True
-    ) -> Replica:
+        self,
+        position: EntryPosition,
+        replica: ReplicaIdentity,
+        *,
+        by_gtid: bool,
+        follow: bool = True,
+    ) -> ReplicaIdentity:
         """Connect and ask for events from `position` on; without `follow`, up to the log's present
         end. Returns the replica with its server id.
 
@@ -116,7 +121,7 @@ class BinlogDump:
         self._socket = connection._sock
         self._socket.settimeout(self._config.read_timeout_s)
         self.last_received_at = time.time()
-        return Replica(replica.uuid, chosen)
+        return ReplicaIdentity(replica.uuid, chosen)
 
     def _takes_wide_offsets(self, version: str) -> bool:
         rows = self._query("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")

@@ -44,7 +44,7 @@ from ray_canal.source.catalog import Catalog
 from ray_canal.source.checks import refuse_settings
 from ray_canal.source.chunk_pace import ChunkPace
 from ray_canal.source.crossing import Crossing
-from ray_canal.source.dump import BinlogDump, Replica
+from ray_canal.source.dump import BinlogDump, ReplicaIdentity
 from ray_canal.source.health import HealthCheck, probe
 from ray_canal.source.port import Decided, SourceStatus, nothing
 from ray_canal.source.same_log import SameLog
@@ -79,7 +79,7 @@ class LiveSource:
         self._first_chunk_bytes = min(_FIRST_CHUNK_BYTES, config.chunk_bytes)
         self._cutter = self._new_cutter()
         self._dump: BinlogDump | None = None
-        self._replica = Replica(str(uuid.uuid4()))
+        self._replica = ReplicaIdentity(str(uuid.uuid4()))
         self._identity = SourceIdentity(self._config.address)
         self._wake_out, self._wake_in = os.pipe()
         self._same_log = SameLog(self._config, self._wake_out)

@@ -26,7 +26,7 @@ class Releasable(Protocol):
 T = TypeVar("T", bound=Releasable)
 
 
-class Message(Protocol):
+class BatchMessage(Protocol):
     """What `run` needs of a message; `ray_canal.Message` is one."""
 
     @property
@@ -40,7 +40,7 @@ class Message(Protocol):
         ...
 
 
-class Connector(Protocol):
+class MessageSource(Protocol):
     """What `run` needs of a connector; `ray_canal.Connector` is one."""
 
     def get_without_ack(self, batch_size: int = ..., timeout: float | None = ...) -> Any: ...
@@ -74,7 +74,7 @@ class Ahead(Generic[T]):
     """The messages of a connector, in order, each with what `write` made of it."""
 
     def __init__(
-        self, connector: Connector, wanted: Wanted, write: Callable[[Any], T]
+        self, connector: MessageSource, wanted: Wanted, write: Callable[[Any], T]
     ) -> None:
         self._connector = connector
         self._wanted = wanted

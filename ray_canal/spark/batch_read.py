@@ -23,7 +23,7 @@ import pyarrow.types as kind
 from ray_canal.client.log_end import LogEnd
 from ray_canal.errors import ConfigError
 from ray_canal.file_parts import FilePart, plan_parts
-from ray_canal.spark.ahead import EMPTY_BATCH, Connector
+from ray_canal.spark.ahead import EMPTY_BATCH, MessageSource
 from ray_canal.spark.chunks import (
     Carrier,
     MemoryFile,
@@ -166,7 +166,7 @@ def _side_by_side(function: Callable[[FilePart], T], parts: Sequence[FilePart]) 
 
 
 def log_batches(
-    connector: Connector, options: ReadOptions, end: LogEnd
+    connector: MessageSource, options: ReadOptions, end: LogEnd
 ) -> Iterator[list[pa.RecordBatch]]:
     """Yield what messages have of a table, up to the one that reaches `end`. `connector` has
     subscribed, from the log's beginning; nothing is acked, so that the log stays as it is."""

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from ray_canal.errors import CanalError, ConfigError
 from ray_canal.spark.prepared import Named, Prepared
-from ray_canal.views.row_places import Place
+from ray_canal.views.row_places import RowPlace
 
 OWN_FOLDER = "_ray_canal"
 """Spark passes over names that begin with an underscore."""
@@ -72,7 +72,7 @@ class Commit:
     number: int
     attempt: str = ""
     moves: tuple[tuple[str, str], ...] = ()
-    last: dict[str, Place] = field(default_factory=dict)
+    last: dict[str, RowPlace] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     prepared: Prepared = field(default_factory=Prepared)
 
@@ -106,7 +106,7 @@ def _unpacked(data: bytes) -> Commit:
         body["number"],
         body["attempt"],
         tuple((source, target) for source, target in body["moves"]),
-        {table: Place(*place) for table, place in body["last"].items()},
+        {table: RowPlace(*place) for table, place in body["last"].items()},
         body["counts"],
         _prepared(body.get("prepared", {"open": {}, "gone": []})),
     )

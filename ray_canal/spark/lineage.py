@@ -16,7 +16,7 @@ from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
 from ray_canal.spark.frames import NOTES, Statements
 from ray_canal.spark.place import is_above
 from ray_canal.spark.versions import in_one_schema
-from ray_canal.views.row_places import TIMELINE, Place
+from ray_canal.views.row_places import TIMELINE, RowPlace
 
 _SQL, _RENAMED_FROM, _ = NOTES
 ENDS = (TRUNCATE, ERASE, RENAME)
@@ -24,7 +24,7 @@ ENDS = (TRUNCATE, ERASE, RENAME)
 
 
 class _Event(NamedTuple):
-    place: Place
+    place: RowPlace
     kind: str
     sql: str
     renamed_from: str
@@ -44,7 +44,7 @@ def surviving(
 
 def _segments(
     frame: DataFrame,
-    before: Place | None,
+    before: RowPlace | None,
     others: Mapping[str, DataFrame],
     statements: Statements,
 ) -> list[DataFrame]:
@@ -86,7 +86,7 @@ def table_events(frame: DataFrame) -> list[_Event]:
     for row in frame.where(F.col("event_type").isin(*ENDS, STATEMENT)).select(columns).collect():
         fields: dict[str, Any] = row.asDict()
         journal = str(fields["journal_name"])
-        place = Place(
+        place = RowPlace(
             int(fields.get(TIMELINE) or 0),
             journal_key(journal)[1],
             int(fields["position"]),
@@ -98,7 +98,7 @@ def table_events(frame: DataFrame) -> list[_Event]:
     return sorted(found, key=lambda event: event.place.key)
 
 
-def _is_at(place: Place, columns: list[str]) -> Column:
+def _is_at(place: RowPlace, columns: list[str]) -> Column:
     found = (F.col("position") == place.position) & (F.col("row") == place.row)
     found = found & (F.col("journal_name") == place.journal_name)
     return found & (F.col(TIMELINE) == place.timeline) if TIMELINE in columns else found

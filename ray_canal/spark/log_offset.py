@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from ray_canal.errors import ConfigError
-from ray_canal.views.row_places import Place, rows_above
+from ray_canal.views.row_places import RowPlace, rows_above
 
-START = Place(-1, -1, -1, -1)
+START = RowPlace(-1, -1, -1, -1)
 """Before all rows."""
 
 
-def offset_text(place: Place, transaction: str = "") -> str:
+def offset_text(place: RowPlace, transaction: str = "") -> str:
     """`transaction`: the row's, its GTID where there are GTIDs; for people, it is not compared."""
     body: dict[str, Any] = {
         "timeline": place.timeline,
@@ -31,11 +31,11 @@ def offset_text(place: Place, transaction: str = "") -> str:
     return json.dumps(body, separators=(",", ":"))
 
 
-def offset_place(text: str) -> Place:
+def offset_place(text: str) -> RowPlace:
     """Raises ConfigError: it is no offset of ray_canal."""
     try:
         body = json.loads(text)
-        return Place(
+        return RowPlace(
             body["timeline"], body["number"], body["position"], body["row"], body["journal"]
         )
     except (ValueError, KeyError, TypeError):
@@ -45,7 +45,7 @@ def offset_place(text: str) -> Place:
         ) from None
 
 
-def rows_between(batch: pa.RecordBatch, start: Place, end: Place) -> pa.RecordBatch:
+def rows_between(batch: pa.RecordBatch, start: RowPlace, end: RowPlace) -> pa.RecordBatch:
     """The rows of a batch behind `start`, up to and with `end`."""
     count = batch.num_rows
     above_end = rows_above(batch, end)

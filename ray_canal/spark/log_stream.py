@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from ray_canal.client.log_end import LogEnd, Reach
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
-from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, Connector, Wanted
+from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, MessageSource, Wanted
 from ray_canal.spark.chunks import Carrier, write_chunks
 from ray_canal.spark.frames import NOTES, Statements, common_schema, tables_batches
 from ray_canal.spark.log_offset import START, offset_place, offset_text, rows_between
 from ray_canal.spark.schema import is_part_of
-from ray_canal.views.row_places import Place, place_at
+from ray_canal.views.row_places import RowPlace, place_at
 
 _log = logging.getLogger(__name__)
 
@@ -64,12 +64,12 @@ class Sizes:
 
 
 @dataclass
-class Piece:
+class MessageRows:
     """The table's rows of one message."""
 
     message: Any
     batches: list[pa.RecordBatch]
-    last: Place = START
+    last: RowPlace = START
     transaction: str = ""
     size_bytes: int = 0
     places: list[str] = field(default_factory=list)
@@ -88,7 +88,7 @@ class LogStream:
 
     def __init__(
         self,
-        connector: Connector,
+        connector: MessageSource,
         table: Table,
         sizes: Sizes,
         reach: Callable[[], Reach | None] = lambda: None,
@@ -98,7 +98,7 @@ class LogStream:
         self._table = table
         self._sizes = sizes
         self._reach = reach
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[MessageRows] = deque()
         self._end: LogEnd | None = None
         self._finished = False
         self._is_over = False
@@ -175,7 +175,7 @@ class LogStream:
         while self._pieces:
             self._pieces.popleft().free()
 
-    def _ack(self, place: Place) -> None:
+    def _ack(self, place: RowPlace) -> None:
         """Ack messages, in order, that have no rows behind `place`."""
         while self._pieces and self._pieces[0].last.key <= place.key:
             piece = self._pieces.popleft()
@@ -185,7 +185,7 @@ class LogStream:
             except InstanceRestarted as error:
                 self._begin_again(error)
 
-    def _news(self, begin: Place) -> Iterator[Piece]:
+    def _news(self, begin: RowPlace) -> Iterator[MessageRows]:
         """Pieces with rows behind `begin`: those that are here, then those that come at once."""
         here = [piece for piece in self._pieces if piece.last.key > begin.key]
         yield from here
@@ -201,7 +201,7 @@ class LogStream:
             else:
                 self._ack(begin)  # a message without rows behind it, if nothing is before it
 
-    def _fetch(self, timeout: float) -> Piece | None:
+    def _fetch(self, timeout: float) -> MessageRows | None:
         """The next message, as the last piece; None: there is none now."""
         try:
             found = self._ahead.next(timeout)
@@ -221,7 +221,7 @@ class LogStream:
         self._pieces.append(piece)
         return piece
 
-    def _fetch_up_to(self, last: Place) -> None:
+    def _fetch_up_to(self, last: RowPlace) -> None:
         """Planned rows come again after a restart; wait for them."""
         deadline = time.monotonic() + _AGAIN_S
         while not any(piece.last.key >= last.key for piece in self._pieces):
@@ -233,7 +233,7 @@ class LogStream:
                 )
             self._fetch(_POLL_S)
 
-    def _places(self, piece: Piece, begin: Place, last: Place) -> list[str]:
+    def _places(self, piece: MessageRows, begin: RowPlace, last: RowPlace) -> list[str]:
         if not piece.batches:
             return []
         first = place_at(piece.batches[0], 0)
@@ -251,7 +251,7 @@ class LogStream:
         """Write a message's rows for Spark to read, in the thread that is ahead."""
         batches = self._batches(message)
         if not batches:
-            return _Held(Piece(message, []))
+            return _Held(MessageRows(message, []))
         carrier = self._sizes.new_carrier()
         try:
             places = write_chunks(batches, self._table.schema, carrier, self._sizes.cores)
@@ -259,7 +259,7 @@ class LogStream:
             carrier.release()
             raise
         return _Held(
-            Piece(
+            MessageRows(
                 message,
                 batches,
                 place_at(batches[-1], -1),
@@ -281,7 +281,7 @@ class LogStream:
 
 @dataclass
 class _Held:
-    piece: Piece
+    piece: MessageRows
 
     def release(self) -> None:
         self.piece.free()

@@ -35,7 +35,7 @@ from ray_canal.spark.prepared import outcomes
 from ray_canal.spark.state import latest
 from ray_canal.spark.versions import in_one_schema
 from ray_canal.spark.ways import cores_of
-from ray_canal.views.row_places import Place, place_at, rows_above
+from ray_canal.views.row_places import RowPlace, place_at, rows_above
 
 PARTITIONED_BY = ("schema_name", "table_name", "date")
 
@@ -173,7 +173,7 @@ class ParquetSink:
             .parquet(f"{self._root}/{folder}-{shape}")
         )
 
-    def _moves(self, commit: Commit, places: list[Place]) -> tuple[tuple[str, str], ...]:
+    def _moves(self, commit: Commit, places: list[RowPlace]) -> tuple[tuple[str, str], ...]:
         """Return where each staged file belongs. `places`: of some rows, the batch's first among
         them."""
         if self._files is None or not places:
@@ -202,7 +202,7 @@ def read_changes(spark: SparkSession, path: str, table: str) -> DataFrame:
     newest = last_commit(files)
     hidden = unfinished(files, newest) if newest else frozenset()
     folder = _table_folder(spark, table)
-    by_shape: dict[str, list[tuple[Place, str]]] = {}
+    by_shape: dict[str, list[tuple[RowPlace, str]]] = {}
     for name in files.below(folder):
         found = read_file_name(name.rpartition("/")[2])
         if found is not None and f"{folder}/{name}" not in hidden:
@@ -277,7 +277,7 @@ def _table_folder(spark: SparkSession, table: str) -> str:
     )
 
 
-def _new_rows(batch: pa.RecordBatch, last: Place | None) -> pa.RecordBatch:
+def _new_rows(batch: pa.RecordBatch, last: RowPlace | None) -> pa.RecordBatch:
     """Those that are not written yet. Raises ConfigError: the batch is of an older timeline."""
     first = place_at(batch, 0)
     if last is not None and first.timeline < last.timeline:
@@ -289,7 +289,7 @@ def _new_rows(batch: pa.RecordBatch, last: Place | None) -> pa.RecordBatch:
     return batch.slice(batch.num_rows - rows_above(batch, last))
 
 
-def _overlaps(batches: list[pa.RecordBatch], table: str, last: Place) -> bool:
+def _overlaps(batches: list[pa.RecordBatch], table: str, last: RowPlace) -> bool:
     """Return whether some rows of a table are written already."""
     return any(table_name(b) == table and place_at(b, 0).key <= last.key for b in batches)
 

@@ -9,10 +9,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ray_canal.model.position import journal_key
-from ray_canal.views.row_places import TIMELINE, Place
+from ray_canal.views.row_places import TIMELINE, RowPlace
 
 
-def is_above(last: Place, columns: Iterable[str]) -> Column:
+def is_above(last: RowPlace, columns: Iterable[str]) -> Column:
     """Spark's condition for rows that stand behind `last`, of a frame that has these columns."""
     order = _order(TIMELINE in columns)
     limits = last.key if TIMELINE in columns else last.key[1:]
@@ -37,7 +37,7 @@ def _order(has_timeline: bool) -> Iterator[Column]:
     yield F.col("row")
 
 
-def name_of(place: Place) -> str:
+def name_of(place: RowPlace) -> str:
     """A place as part of a file's name."""
     journal = re.sub(r"[^A-Za-z0-9.-]", "_", place.journal_name)
     return f"{place.timeline:010d}-{journal}-{place.position:012d}-{place.row:08d}"
@@ -49,19 +49,19 @@ _FILE = re.compile(
 )
 
 
-def file_name(place: Place, ordinal: int, shape: str) -> str:
+def file_name(place: RowPlace, ordinal: int, shape: str) -> str:
     """Return the name of the files of a batch: `place` is its first row's, `shape` names the file's
     schema."""
     return f"{name_of(place)}-{ordinal:04d}-{shape}.parquet"
 
 
-def read_file_name(name: str) -> tuple[Place, str] | None:
+def read_file_name(name: str) -> tuple[RowPlace, str] | None:
     """(place of the batch's first row, shape) of a `file_name`; None: it is none."""
     found = _FILE.match(name)
     if found is None:
         return None
     journal = found["journal"]
-    place = Place(
+    place = RowPlace(
         int(found["timeline"]),
         journal_key(journal)[1],
         int(found["position"]),

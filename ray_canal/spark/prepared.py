@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from ray_canal.errors import ConfigError
 from ray_canal.model.position import journal_key
-from ray_canal.views.row_places import TIMELINE, Place
+from ray_canal.views.row_places import TIMELINE, RowPlace
 from ray_canal.views.transactions import (
     COMMIT_PREPARED,
     COMMITTED,
@@ -40,7 +40,7 @@ class Named(NamedTuple):
 class Outcome(NamedTuple):
     """What became of a transaction, at its end."""
 
-    place: Place
+    place: RowPlace
     named: Named
     outcome: str
     xa_id: str
@@ -55,7 +55,7 @@ def outcomes(transactions: pa.RecordBatch | None) -> list[Outcome]:
     others = transactions.filter(pc.not_equal(transactions.column("outcome"), COMMITTED))
     return [
         Outcome(
-            Place(
+            RowPlace(
                 row["timeline"],
                 journal_key(row["journal_name"])[1],
                 row["end"],

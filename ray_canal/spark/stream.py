@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
-from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, Connector, Wanted
+from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, MessageSource, Wanted
 from ray_canal.spark.frames import (
     FrameOptions,
     Frames,
@@ -61,7 +61,7 @@ Function = Callable[[dict[str, DataFrame], Any], None]
 
 
 def run(
-    connector: Connector,
+    connector: MessageSource,
     spark: SparkSession,
     function: Function,
     *,
@@ -117,7 +117,7 @@ class _Batches:
 
     def __init__(
         self,
-        connector: Connector,
+        connector: MessageSource,
         spark: SparkSession,
         function: Function,
         retries: int,
@@ -260,7 +260,7 @@ def _called(function: Function, made: Frames, message: Any, retries: int) -> Non
             )
 
 
-def _give_back(connector: Connector, cause: BaseException) -> None:
+def _give_back(connector: MessageSource, cause: BaseException) -> None:
     """Roll back without hiding the error that is on its way."""
     try:
         connector.rollback()

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.views.arrow import arrow_schema
-from ray_canal.views.debezium_types import GEOMETRY, Decimals, Kind, kind_of
+from ray_canal.views.debezium_types import GEOMETRY, ConnectType, Decimals, kind_of
 from ray_canal.views.presence import PRESENT_OF
 
 Tree = dict[str, Any]
@@ -30,7 +30,7 @@ class FormField:
     """A column: its name, type, and whether values may be null."""
 
     name: str
-    kind: Kind
+    kind: ConnectType
     optional: bool
 
 

@@ -30,7 +30,7 @@ _SRID_BYTES = 4
 
 
 @dataclass(frozen=True)
-class Kind:
+class ConnectType:
     """A type: Connect's name of it, the name and parameters of what it means, and the function that
     makes values of it. `fits_null`: values may be null whatever the source declares."""
 
@@ -42,37 +42,37 @@ class Kind:
     fits_null: bool = False
 
 
-def kind_of(arrow: pa.DataType, column: ColumnMeta | None, decimals: Decimals) -> Kind:
+def kind_of(arrow: pa.DataType, column: ColumnMeta | None, decimals: Decimals) -> ConnectType:
     """Return a column's type. `column` None: only Arrow's type is known."""
     is_ = pa.types
     code = storage_code(column) if column else None
     if column is not None and code == codes.BIT:
         return _bits(column)
     if code == codes.YEAR:
-        return Kind("int32", _to(pa.int32()), f"{_TIME}Year")
+        return ConnectType("int32", _to(pa.int32()), f"{_TIME}Year")
     if code == codes.GEOMETRY:
-        return Kind("struct", _geometry, GEOMETRY)
+        return ConnectType("struct", _geometry, GEOMETRY)
     if is_.is_boolean(arrow):
-        return Kind("boolean", _same)
+        return ConnectType("boolean", _same)
     if is_.is_integer(arrow):
         return _integer(arrow)
     if is_.is_floating(arrow):
-        return Kind("double" if arrow.bit_width == 64 else "float", _same)
+        return ConnectType("double" if arrow.bit_width == 64 else "float", _same)
     if is_.is_decimal(arrow):
         return _decimal(arrow, decimals)
     if is_.is_temporal(arrow):
         return _temporal(arrow, column)
     if is_.is_list(arrow) and is_.is_floating(arrow.value_type):
-        return Kind("array", _same, f"{_DATA}FloatVector")
+        return ConnectType("array", _same, f"{_DATA}FloatVector")
     if is_.is_list(arrow):
-        return Kind("string", _set_texts, f"{_DATA}EnumSet", parameters=_allowed(column))
+        return ConnectType("string", _set_texts, f"{_DATA}EnumSet", parameters=_allowed(column))
     if is_.is_dictionary(arrow):
-        return Kind("string", _to(pa.string()), f"{_DATA}Enum", parameters=_allowed(column))
+        return ConnectType("string", _to(pa.string()), f"{_DATA}Enum", parameters=_allowed(column))
     if is_.is_binary(arrow) or is_.is_large_binary(arrow) or is_.is_fixed_size_binary(arrow):
-        return Kind("bytes", _to(pa.large_binary()))
+        return ConnectType("bytes", _to(pa.large_binary()))
     names = {"json": f"{_DATA}Json", "uuid": f"{_DATA}Uuid"}
     word = column.mysql_type.lower() if column else ""
-    return Kind("string", _to(pa.large_string()), names.get(word, ""))
+    return ConnectType("string", _to(pa.large_string()), names.get(word, ""))
 
 
 def _same(values: pa.Array) -> pa.Array:
@@ -91,23 +91,25 @@ def _set_texts(values: pa.Array) -> pa.Array:
     return pc.binary_join(values, ",")
 
 
-def _integer(arrow: pa.DataType) -> Kind:
+def _integer(arrow: pa.DataType) -> ConnectType:
     """Unsigned ones are the next wider type; BIGINT UNSIGNED is what a long has of its bits."""
     bits = arrow.bit_width
     if pa.types.is_signed_integer(arrow):
         bits = max(bits, 16)
     elif bits == 64:
-        return Kind("int64", lambda values: values.cast(pa.int64(), safe=False))
+        return ConnectType("int64", lambda values: values.cast(pa.int64(), safe=False))
     else:
         bits *= 2
     kind = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
-    return Kind(f"int{bits}", _to(kind))
+    return ConnectType(f"int{bits}", _to(kind))
 
 
-def _bits(column: ColumnMeta) -> Kind:
+def _bits(column: ColumnMeta) -> ConnectType:
     length = column.length or 1
     if length == 1:
-        return Kind("boolean", lambda values: pc.not_equal(values, pa.scalar(0, values.type)))
+        return ConnectType(
+            "boolean", lambda values: pc.not_equal(values, pa.scalar(0, values.type))
+        )
     width = (length + 7) // 8
 
     def physical(values: pa.Array) -> pa.Array:
@@ -117,16 +119,18 @@ def _bits(column: ColumnMeta) -> Kind:
         ends = width * np.arange(len(values) + 1, dtype=np.int64)
         return of_parts(parts.reshape(-1), ends, values.is_null())
 
-    return Kind("bytes", physical, f"{_DATA}Bits", parameters=(("length", str(length)),))
+    return ConnectType("bytes", physical, f"{_DATA}Bits", parameters=(("length", str(length)),))
 
 
-def _decimal(arrow: pa.DataType, decimals: Decimals) -> Kind:
+def _decimal(arrow: pa.DataType, decimals: Decimals) -> ConnectType:
     if decimals == "string":
-        return Kind("string", _to(pa.string()))
+        return ConnectType("string", _to(pa.string()))
     if decimals == "double":
-        return Kind("double", lambda values: values.cast(pa.string()).cast(pa.float64()))
+        return ConnectType("double", lambda values: values.cast(pa.string()).cast(pa.float64()))
     parameters = ("scale", str(arrow.scale)), ("connect.decimal.precision", str(arrow.precision))
-    return Kind("bytes", _unscaled, "org.apache.kafka.connect.data.Decimal", parameters=parameters)
+    return ConnectType(
+        "bytes", _unscaled, "org.apache.kafka.connect.data.Decimal", parameters=parameters
+    )
 
 
 def _unscaled(values: pa.Array) -> pa.Array:
@@ -145,20 +149,22 @@ def _unscaled(values: pa.Array) -> pa.Array:
     return of_parts(np.ascontiguousarray(lines[kept]), ends, values.is_null())
 
 
-def _temporal(arrow: pa.DataType, column: ColumnMeta | None) -> Kind:
+def _temporal(arrow: pa.DataType, column: ColumnMeta | None) -> ConnectType:
     """Values may be null: dates that no calendar has are."""
     is_ = pa.types
     fraction = column.fraction if column else 6
     if is_.is_date(arrow):
-        return Kind("int32", lambda v: v.cast(pa.date32()).cast(pa.int32()), f"{_TIME}Date",
+        return ConnectType("int32", lambda v: v.cast(pa.date32()).cast(pa.int32()), f"{_TIME}Date",
                     fits_null=True)  # fmt: skip
     if is_.is_duration(arrow):
-        return Kind("int64", _micros(pa.duration("us")), f"{_TIME}MicroTime")
+        return ConnectType("int64", _micros(pa.duration("us")), f"{_TIME}MicroTime")
     if is_.is_timestamp(arrow) and arrow.tz is not None:
-        return Kind("string", _instants(fraction), f"{_TIME}ZonedTimestamp", fits_null=True)
+        return ConnectType("string", _instants(fraction), f"{_TIME}ZonedTimestamp", fits_null=True)
     if fraction <= 3:
-        return Kind("int64", _millis, f"{_TIME}Timestamp", fits_null=True)
-    return Kind("int64", _micros(pa.timestamp("us")), f"{_TIME}MicroTimestamp", fits_null=True)
+        return ConnectType("int64", _millis, f"{_TIME}Timestamp", fits_null=True)
+    return ConnectType(
+        "int64", _micros(pa.timestamp("us")), f"{_TIME}MicroTimestamp", fits_null=True
+    )
 
 
 def _micros(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:

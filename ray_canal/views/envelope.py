@@ -41,7 +41,7 @@ ENVELOPE = [
 _ROWS_KEPT = 1 << 17  # of a number in every row: 1 MiB
 
 
-class Transactions(NamedTuple):
+class ChunkTransactions(NamedTuple):
     """A chunk's transactions: `numbers` has that of each event, `found` a line for each
     (kernels/render/transactions.py)."""
 
@@ -49,7 +49,7 @@ class Transactions(NamedTuple):
     found: Int64s
 
 
-def transactions_of(chunk: DecodedChunk, context: LogContext) -> Transactions:
+def transactions_of(chunk: DecodedChunk, context: LogContext) -> ChunkTransactions:
     """Return a chunk's transactions, in log order."""
     events = chunk.events
     numbers = np.empty(len(events), np.int32)
@@ -58,7 +58,7 @@ def transactions_of(chunk: DecodedChunk, context: LogContext) -> Transactions:
     count = t.split_transactions(
         read_only(events), read_only(chunk.gtids), begin, rows, numbers, found
     )
-    return Transactions(numbers, found[:count])
+    return ChunkTransactions(numbers, found[:count])
 
 
 def transaction_names(chunk: DecodedChunk, found: Int64s, gtids: pa.Array) -> pa.Array:

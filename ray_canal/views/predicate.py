@@ -22,8 +22,8 @@ from ray_canal.views.presence import PRESENT, lacks
 from ray_canal.views.sql_functions import arrow_pattern, chosen, nonzero, remainder, same
 from ray_canal.views.sql_values import (
     Columns,
-    Kind,
     Value,
+    ValueKind,
     aligned,
     applied,
     constant,
@@ -131,11 +131,11 @@ class _Compiler:
     def truth(self, node: exp.Expression) -> Value:
         """An expression as a condition: a number is true unless it is zero."""
         value = self.value(node)
-        if value.kind is Kind.BOOL:
+        if value.kind is ValueKind.BOOL:
             return value
-        if value.kind is Kind.NUMBER:
+        if value.kind is ValueKind.NUMBER:
             return self._applied(pc.not_equal, *aligned(value, constant(0, pa.int64())))
-        if value.kind is Kind.NULL:
+        if value.kind is ValueKind.NULL:
             return value.cast(pa.bool_())
         raise ConfigError(f"{_sql(node)} is {value.kind.value}, not a condition")
 
@@ -204,12 +204,12 @@ class _Compiler:
         if value.text is not None and target in literals:
             # The text stays: beside a TIMESTAMP it is an instant.
             return dataclasses.replace(literals[target](value.text), text=value.text)
-        if value.kind is Kind.NUMBER and target in (
+        if value.kind is ValueKind.NUMBER and target in (
             exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT
         ):  # fmt: skip
             return value.cast(pa.float64())
         texts = (exp.DataType.Type.CHAR, exp.DataType.Type.VARCHAR, exp.DataType.Type.TEXT)
-        if target in texts and value.kind in (Kind.NUMBER, Kind.TEXT, Kind.NULL):
+        if target in texts and value.kind in (ValueKind.NUMBER, ValueKind.TEXT, ValueKind.NULL):
             return value.cast(pa.string())
         raise ConfigError(f"{_sql(node)}: {value.kind.value} cannot be cast so")
 
@@ -219,7 +219,7 @@ class _Compiler:
         return self.aligned(self.value(node.this), self.value(node.expression))
 
     def aligned(self, left: Value, right: Value) -> tuple[Value, Value]:
-        if Kind.OTHER in (left.kind, right.kind):
+        if ValueKind.OTHER in (left.kind, right.kind):
             raise ConfigError("a list or an object can only be asked for NULL")
         return aligned(left, right)
 
@@ -268,7 +268,7 @@ class _Compiler:
 
     def like(self, node: exp.Like, escape: str = "\\") -> Value:
         subject, pattern = self.value(node.this), node.expression
-        if subject.kind not in (Kind.TEXT, Kind.NULL):
+        if subject.kind not in (ValueKind.TEXT, ValueKind.NULL):
             raise ConfigError(f"{_sql(node)}: {subject.kind.value} has no LIKE, only text")
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             raise ConfigError(f"{_sql(node)}: the pattern must be a literal")
@@ -308,9 +308,9 @@ class _Compiler:
     def _numbers(self, node: exp.Expression) -> list[Value]:
         values = [self.value(node.this), self.value(node.expression)]
         for value in values:
-            if value.kind not in (Kind.NUMBER, Kind.NULL):
+            if value.kind not in (ValueKind.NUMBER, ValueKind.NULL):
                 raise ConfigError(f"{_sql(node)}: {value.kind.value} is no number")
-        return [v.cast(pa.int64()) if v.kind is Kind.NULL else v for v in values]
+        return [v.cast(pa.int64()) if v.kind is ValueKind.NULL else v for v in values]
 
     def arithmetic(self, function: Callable[..., Any]) -> Callable[[exp.Expression], Value]:
         def compiled(node: exp.Expression) -> Value:
@@ -343,9 +343,11 @@ class _Compiler:
 
     def minus(self, node: exp.Neg) -> Value:
         value = self.value(node.this)
-        if value.kind not in (Kind.NUMBER, Kind.NULL):
+        if value.kind not in (ValueKind.NUMBER, ValueKind.NULL):
             raise ConfigError(f"{_sql(node)}: {value.kind.value} is no number")
-        signed = number_type(value.type, pa.int64()) if value.kind is Kind.NUMBER else pa.int64()
+        signed = (
+            number_type(value.type, pa.int64()) if value.kind is ValueKind.NUMBER else pa.int64()
+        )
         if pa.types.is_decimal(value.type) or pa.types.is_floating(value.type):
             signed = value.type
         return self._applied(pc.negate_checked, value.cast(signed))
@@ -355,7 +357,7 @@ class _Compiler:
     def of_text(self, function: Callable[..., Any]) -> Callable[[exp.Expression], Value]:
         def compiled(node: exp.Expression) -> Value:
             value = self.value(node.this)
-            if value.kind not in (Kind.TEXT, Kind.NULL):
+            if value.kind not in (ValueKind.TEXT, ValueKind.NULL):
                 raise ConfigError(f"{_sql(node)}: {value.kind.value} is no text")
             return self._applied(function, value.cast(pa.string()))
 
@@ -367,7 +369,7 @@ class _Compiler:
 
     def absolute(self, node: exp.Abs) -> Value:
         value = self.value(node.this)
-        if value.kind is not Kind.NUMBER:
+        if value.kind is not ValueKind.NUMBER:
             raise ConfigError(f"{_sql(node)}: {value.kind.value} is no number")
         return self._applied(pc.abs_checked, value)
 

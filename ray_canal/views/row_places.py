@@ -17,7 +17,7 @@ from ray_canal.model.position import journal_key
 TIMELINE = "timeline"
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """A row's place. `journal_name` does not take part in comparisons: `number` is its number."""
 
     timeline: int
@@ -35,16 +35,16 @@ class Place(NamedTuple):
         return f"{self.journal_name}:{self.position} row {self.row} (timeline {self.timeline})"
 
 
-NOWHERE = Place(0, 0, 0, 0)
+NOWHERE = RowPlace(0, 0, 0, 0)
 """Before every place."""
 
 
-def place_at(batch: pa.RecordBatch, index: int) -> Place:
+def place_at(batch: pa.RecordBatch, index: int) -> RowPlace:
     """Return the place of a batch's row; -1: its last one."""
     index %= batch.num_rows
     journal = str(batch.column("journal_name")[index].as_py())
     has_timeline = batch.schema.get_field_index(TIMELINE) >= 0
-    return Place(
+    return RowPlace(
         int(batch.column(TIMELINE)[index].as_py() or 0) if has_timeline else 0,
         journal_key(journal)[1],
         int(batch.column("position")[index].as_py()),
@@ -53,7 +53,7 @@ def place_at(batch: pa.RecordBatch, index: int) -> Place:
     )
 
 
-def rows_above(batch: pa.RecordBatch, last: Place | None) -> int:
+def rows_above(batch: pa.RecordBatch, last: RowPlace | None) -> int:
     """Return how many rows of a batch stand after `last`: they are its last ones, for rows are in
     order. A batch is of one timeline and of one file."""
     count = int(batch.num_rows)

@@ -28,7 +28,7 @@ _INTEGER_DIGITS, _UNSIGNED_DIGITS = 19, 20
 _SPAN = re.compile(r"(-?)(\d{1,3}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,6}))?)?")
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     NULL = "NULL"
     BOOL = "a condition"
     NUMBER = "a number"
@@ -40,23 +40,23 @@ class Kind(Enum):
     OTHER = "a list or an object"
 
 
-def kind_of(kind: pa.DataType) -> Kind:
+def kind_of(kind: pa.DataType) -> ValueKind:
     """Return the kind that a type counts as."""
     if pa.types.is_null(kind):
-        return Kind.NULL
+        return ValueKind.NULL
     if pa.types.is_boolean(kind):
-        return Kind.BOOL
+        return ValueKind.BOOL
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return Kind.NUMBER
+        return ValueKind.NUMBER
     if pa.types.is_string(kind):
-        return Kind.TEXT
+        return ValueKind.TEXT
     if pa.types.is_binary(kind):
-        return Kind.BYTES
+        return ValueKind.BYTES
     if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None):
-        return Kind.MOMENT
+        return ValueKind.MOMENT
     if pa.types.is_timestamp(kind):
-        return Kind.INSTANT
-    return Kind.SPAN if pa.types.is_duration(kind) else Kind.OTHER
+        return ValueKind.INSTANT
+    return ValueKind.SPAN if pa.types.is_duration(kind) else ValueKind.OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Value:
     text: str | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ValueKind:
         """Return what kind of value it is, by its Arrow type."""
         return kind_of(self.type)
 
@@ -103,28 +103,28 @@ def aligned(left: Value, right: Value) -> tuple[Value, Value]:
     left, right = _read_as(left, right.kind), _read_as(right, left.kind)
     if left.type == right.type:
         # Arrow does not compare what has no type.
-        return (left, right) if left.kind is not Kind.NULL else (
+        return (left, right) if left.kind is not ValueKind.NULL else (
             left.cast(pa.int64()), right.cast(pa.int64())
         )  # fmt: skip
     kinds = {left.kind, right.kind}
-    if Kind.NULL in kinds:
-        return (left.cast(right.type), right) if left.kind is Kind.NULL else (
+    if ValueKind.NULL in kinds:
+        return (left.cast(right.type), right) if left.kind is ValueKind.NULL else (
             left, right.cast(left.type)
         )  # fmt: skip
-    if kinds == {Kind.BOOL, Kind.NUMBER}:
+    if kinds == {ValueKind.BOOL, ValueKind.NUMBER}:
         left, right = _as_number(left), _as_number(right)
     elif len(kinds) > 1:
         raise ConfigError(f"{left.kind.value} and {right.kind.value} cannot be compared")
-    if left.kind is Kind.NUMBER:
+    if left.kind is ValueKind.NUMBER:
         common = number_type(left.type, right.type)
         return left.cast(common), right.cast(common)
-    if left.kind is Kind.MOMENT:
+    if left.kind is ValueKind.MOMENT:
         return left.cast(MOMENT_TYPE), right.cast(MOMENT_TYPE)
     return left, right.cast(left.type)
 
 
 def _as_number(value: Value) -> Value:
-    return value.cast(pa.int64()) if value.kind is Kind.BOOL else value
+    return value.cast(pa.int64()) if value.kind is ValueKind.BOOL else value
 
 
 def number_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -160,17 +160,17 @@ def decimal_of(value: Value, wide: bool) -> Value:
     return value.cast((pa.decimal256 if wide else pa.decimal128)(whole + scale, scale))
 
 
-def _read_as(value: Value, kind: Kind) -> Value:
+def _read_as(value: Value, kind: ValueKind) -> Value:
     """Read a string literal as the type next to it. Raises ConfigError: it does not read so."""
     if value.text is None:
         return value
-    if kind is Kind.MOMENT:
+    if kind is ValueKind.MOMENT:
         return moment(value.text)
-    if kind is Kind.INSTANT:
+    if kind is ValueKind.INSTANT:
         return instant(value.text)
-    if kind is Kind.SPAN:
+    if kind is ValueKind.SPAN:
         return span(value.text)
-    if kind is Kind.BYTES:
+    if kind is ValueKind.BYTES:
         return constant(value.text.encode(), pa.binary())
     return value
 

@@ -14,7 +14,7 @@ from ray_canal.model.arrays import Bools, Int64s, Records
 from ray_canal.model.canal_types import END
 from ray_canal.model.log_context import LogContext
 from ray_canal.views.envelope import (
-    Transactions,
+    ChunkTransactions,
     chunk_gtids,
     constant,
     transaction_names,
@@ -98,7 +98,7 @@ def ended_transactions(
 
 def _rows_by_table(
     chunk: DecodedChunk,
-    split: Transactions,
+    split: ChunkTransactions,
     chosen: Int64s,
     tables: bytes | None,
     context: LogContext,

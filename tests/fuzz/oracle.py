@@ -32,7 +32,7 @@ from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.history import SchemaHistory, place_of
 from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.registry import SchemaRegistry
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import render_entries
 from tests.fuzz.corpus import MAGIC, Piece, pieces, short_pieces
@@ -237,5 +237,5 @@ def _check_script(rng: random.Random) -> str:
     )
     history = SchemaHistory()
     for number, sql in enumerate(mangled_script(rng)):
-        history.apply(place_of(JOURNAL, number), sql, Session("g_ddl", dialect=dialect))
+        history.apply(place_of(JOURNAL, number), sql, StatementSession("g_ddl", dialect=dialect))
     return "text: an answer"

@@ -10,7 +10,7 @@ from typing import Any
 
 from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.destination.ports import Fetched
-from ray_canal.destination.stages import Reading
+from ray_canal.destination.stages import FetchReport
 from ray_canal.errors import (
     ConnectionLost,
     PositionPurged,
@@ -92,14 +92,14 @@ class SimulatedFetcher:
         await outside.pause()
         for _ in range(25):
             if self._closed:
-                return Fetched(reading=Reading(False, False, 0.0, 0.0))
+                return Fetched(reading=FetchReport(False, False, 0.0, 0.0))
             if self.cut or not server.alive or server.life != self._life:
                 raise ConnectionLost(f"the connection to {server.address} broke")
             taken = self._take(server)
             if taken is not None:
                 return taken
             await asyncio.sleep(0.4 if outside.quiet else 0.05)
-        return Fetched(reading=Reading(False, False, 0.0, 0.0))
+        return Fetched(reading=FetchReport(False, False, 0.0, 0.0))
 
     def _take(self, server: Server) -> Fetched | None:
         """The next chunk."""

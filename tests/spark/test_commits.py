@@ -11,7 +11,7 @@ import pytest
 
 from ray_canal.errors import CanalError, ConfigError
 from ray_canal.spark.commits import Commit, Commits, last_commit, staged, unfinished
-from ray_canal.views.row_places import Place
+from ray_canal.views.row_places import RowPlace
 from tests.spark.faulty_files import FaultyFiles, Killed
 
 TABLES = ("shop.a", "shop.b")
@@ -62,7 +62,7 @@ def write_rows(commits: Commits, files: LocalFiles | FaultyFiles, first: int, en
         rows = [row for row in range(first, end) if row > written.get(table, -1)]
         if rows:
             files.write(f"{commit.staging}/{table}.parquet", repr(rows).encode())
-            last[table] = Place(0, 1, 4, rows[-1])
+            last[table] = RowPlace(0, 1, 4, rows[-1])
     if last == commits.last.last:
         return
     for path in staged(files, commit):

@@ -17,7 +17,7 @@ from ray_canal.errors import CanalError, ConfigError, InstanceRestarted, Unsuppo
 from ray_canal.spark.chunks import MemoryFile
 from ray_canal.spark.log_offset import START, offset_place, offset_text
 from ray_canal.spark.log_stream import LogStream, Sizes, Table, peeked_schema
-from ray_canal.views.row_places import Place
+from ray_canal.views.row_places import RowPlace
 from tests.spark.conftest import ITEM, Message, change_batch, inserts
 from tests.spark.test_chunks import read
 
@@ -271,7 +271,7 @@ def test_what_is_available_ends() -> None:
 
     subscription = Endless(event_batches())
     subscription.ended = False
-    here = Place(0, 1, 90_000, -1)
+    here = RowPlace(0, 1, 90_000, -1)
     stream = LogStream(
         subscription,
         Table("shop.item", _schema()),
@@ -291,8 +291,8 @@ def test_what_is_available_ends() -> None:
 
 
 def test_what_is_available_waits_for_the_log_to_catch_up() -> None:
-    end_place = Place(0, 1, 90_000, -1)
-    answers = iter(Reach(Place(0, 1, at, -1), end_place) for at in (4, 5000, 90_000, 90_000))
+    end_place = RowPlace(0, 1, 90_000, -1)
+    answers = iter(Reach(RowPlace(0, 1, at, -1), end_place) for at in (4, 5000, 90_000, 90_000))
     subscription = Subscription([inserts(0, 3)])
     subscription.ended = False
     stream = LogStream(
@@ -309,7 +309,7 @@ def test_what_is_available_waits_for_the_log_to_catch_up() -> None:
 def test_planned_rows_that_are_gone_are_told() -> None:
     subscription = Subscription([inserts(0, 3)])
     stream = stream_of(subscription)
-    beyond = offset_text(Place(0, 7, 99, 0, "mysql-bin.000007"))
+    beyond = offset_text(RowPlace(0, 7, 99, 0, "mysql-bin.000007"))
     with pytest.raises(CanalError, match="the log does not give them to this subscriber"):
         stream.plan(stream.initial(), beyond)
     stream.close()
@@ -320,7 +320,7 @@ def test_no_columns_without_a_change() -> None:
 
 
 def test_offsets_are_places() -> None:
-    place = Place(2, 7, 99, 3, "mysql-bin.000007")
+    place = RowPlace(2, 7, 99, 3, "mysql-bin.000007")
     text = offset_text(place, "uuid:5")
     assert offset_place(text) == place
     assert json.loads(text)["transaction"] == "uuid:5"

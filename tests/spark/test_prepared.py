@@ -19,7 +19,7 @@ from ray_canal.spark.frames import table_name, to_frames
 from ray_canal.spark.parquet import ParquetSink, read_changes, read_rows
 from ray_canal.spark.prepared import Named, Outcome, Prepared
 from ray_canal.spark.state import latest
-from ray_canal.views.row_places import Place
+from ray_canal.views.row_places import RowPlace
 from ray_canal.views.transactions import COMMIT_PREPARED, PREPARED, ROLLBACK_PREPARED, ROLLED_BACK
 from tests.servers import Server
 
@@ -43,7 +43,7 @@ def messages(file: Path, timeline: int = 7) -> Iterator[Message]:
 
 
 def outcome(transaction: str, what: str, xa_id: str = "", rows: int = 1) -> Outcome:
-    return Outcome(Place(7, 1, 0, 0, "bin.000001"), Named(None, transaction), what, xa_id, rows)
+    return Outcome(RowPlace(7, 1, 0, 0, "bin.000001"), Named(None, transaction), what, xa_id, rows)
 
 
 def test_an_xa_id_names_the_transaction_that_was_prepared_last() -> None:

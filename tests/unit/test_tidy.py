@@ -356,3 +356,13 @@ def test_banned_words(folder: str, pattern: str, instead: str) -> None:
 def _without_strings(text: str) -> str:
     """Source with docstrings and other texts over several lines blanked, line numbers kept."""
     return re.sub(r'"""(?:.|\n)*?"""', lambda m: '""' + "\n" * m[0].count("\n"), text)
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """Who has read of a `Start` in one room must not meet another one in the next."""
+    where: dict[str, list[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: paths for name, paths in where.items() if len(paths) > 1} == {}

@@ -61,7 +61,7 @@ offset of the first event after the frame in the decompressed bytes, and how man
 after the frame belong to it. They have no checksum."""
 
 
-class Start(NamedTuple):
+class WalkStart(NamedTuple):
     """A chunk's head: bytes carried from before it, its position, and how its events are read."""
 
     carried: Any
@@ -72,7 +72,7 @@ class Start(NamedTuple):
     id_bytes: Any
 
 
-class Found(NamedTuple):
+class WalkOutput(NamedTuple):
     """Arrays that `walk` fills, with the table maps. `events` has a record more than there may be
     entries. `bodies` are flat, `gtids` bytes. `questions` gets their number, zero before, and then
     the entries that Python must look at, in log order: each special one, and each table's first row
@@ -368,8 +368,12 @@ def _put_entry(data, event, entry, length, inner, found, tables):
 @bare
 def walk(data, start_fields, found_fields, table_fields):
     """Walk events to the end or the first bad one; return (code, offset, entries, the bad event's
-    type). The fields are those of Start, Found and TableMaps; counts are in `state`."""
-    head, found, tables = Start(*start_fields), Found(*found_fields), TableMaps(*table_fields)
+    type). The fields are those of WalkStart, WalkOutput and TableMaps; counts are in `state`."""
+    head, found, tables = (
+        WalkStart(*start_fields),
+        WalkOutput(*found_fields),
+        TableMaps(*table_fields),
+    )
     state = found.state
     state[IN_TRANSACTION], state[_GTID] = head.in_transaction, -1
     entries = 0

@@ -21,7 +21,7 @@ from ray_canal.schema.ddl.keys import (
     if_not_exists,
 )
 from ray_canal.schema.ddl.words import Dialect, Token, Words, parts
-from ray_canal.schema.table_state import DdlNotApplied, Session
+from ray_canal.schema.table_state import DdlNotApplied, StatementSession
 
 _NO_COLUMNS = {
     "ALGORITHM", "AUTO_INCREMENT", "AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHECKSUM", "COMMENT",
@@ -69,7 +69,7 @@ class Alteration:
     became_partition: tuple[str, str] | None = None
 
 
-def read_alter(words: Words, session: Session) -> Alteration:
+def read_alter(words: Words, session: StatementSession) -> Alteration:
     """Read the actions after ALTER TABLE (those words taken). Raises DdlNotApplied."""
     words.take("IF", "EXISTS")
     found = Alteration(words.name(session.schema))
@@ -103,7 +103,9 @@ def _is_order_column(action: list[Token]) -> bool:
     return words.done
 
 
-def _action(words: Words, action: list[Token], found: Alteration, session: Session) -> None:
+def _action(
+    words: Words, action: list[Token], found: Alteration, session: StatementSession
+) -> None:
     dialect = session.dialect
     word = words.take_any("ADD", "DROP", "MODIFY", "CHANGE", "ALTER", "RENAME", "CONVERT")
     found.names_only &= word == "RENAME" and words.peek() not in ("COLUMN", "KEY", "INDEX")
@@ -203,7 +205,7 @@ def _alter_column(words: Words, found: Alteration) -> None:
         found.visible[name] = True
 
 
-def _rename(words: Words, found: Alteration, session: Session) -> None:
+def _rename(words: Words, found: Alteration, session: StatementSession) -> None:
     if words.take_any("INDEX", "KEY"):
         words.take("IF", "EXISTS")
         old = words.identifier().lower()
@@ -223,7 +225,7 @@ def _rename(words: Words, found: Alteration, session: Session) -> None:
     found.new_name = words.name(session.schema)
 
 
-def _convert(words: Words, found: Alteration, session: Session) -> None:
+def _convert(words: Words, found: Alteration, session: StatementSession) -> None:
     if words.take("PARTITION"):
         words.identifier()
         words.take("TO")

@@ -19,7 +19,7 @@ from ray_canal.schema.ddl.create_table import is_sequence, read_create
 from ray_canal.schema.ddl.keys import read_parts, taken_over, with_hashes
 from ray_canal.schema.ddl.words import Words, statement
 from ray_canal.schema.names import Name, Names
-from ray_canal.schema.table_state import DdlNotApplied, Session, TableState, unknown
+from ray_canal.schema.table_state import DdlNotApplied, StatementSession, TableState, unknown
 
 _VERBS = ("CREATE", "ALTER", "DROP", "RENAME")
 
@@ -31,7 +31,7 @@ _WHOSE_LETTERS = (
 )
 
 
-class Known(Protocol):
+class StateBefore(Protocol):
     """State just before a statement, as far as the statement may need it."""
 
     @property
@@ -59,7 +59,7 @@ class Known(Protocol):
 class Effects:
     """Changes by a statement: tables (None: gone) and databases' default character sets."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: StateBefore) -> None:
         self._known = known
         self._names = known.names
         self._missing: set[Name] = set()
@@ -127,7 +127,7 @@ class Effects:
                 self.tables.setdefault(other, unknown(*other, problem))
 
 
-def apply_ddl(sql: str, session: Session, known: Known) -> Effects:
+def apply_ddl(sql: str, session: StatementSession, known: StateBefore) -> Effects:
     """Return a statement's changes of tables. Never raises for a statement that it cannot read."""
     effects = Effects(known)
     words = statement(sql, session.dialect)
@@ -143,14 +143,14 @@ def is_ddl(sql: str) -> bool:
     return statement(sql).peek() in _VERBS
 
 
-def created_table(sql: str, session: Session) -> tuple[Name, bool] | None:
+def created_table(sql: str, session: StatementSession) -> tuple[Name, bool] | None:
     """Return the table that a CREATE TABLE makes, and if it says IF NOT EXISTS; None: the statement
     is none, or the table is temporary."""
     words = statement(sql, session.dialect)
     return _create_name(words, session) if words.peek() == "CREATE" else None
 
 
-def _create(words: Words, session: Session, effects: Effects) -> None:
+def _create(words: Words, session: StatementSession, effects: Effects) -> None:
     ahead = 3 if words.peek(1) == "OR" else 1
     if words.peek(ahead) in ("DATABASE", "SCHEMA"):
         _database(words, session, effects, created=True)
@@ -186,7 +186,7 @@ def _create(words: Words, session: Session, effects: Effects) -> None:
     effects.put(name, like or unknown(*name, f"made LIKE {other}, which was not known"))
 
 
-def _create_name(words: Words, session: Session) -> tuple[Name, bool] | None:
+def _create_name(words: Words, session: StatementSession) -> tuple[Name, bool] | None:
     """The table of a CREATE TABLE that is not temporary, and if it says IF NOT EXISTS."""
     words.skip()
     words.take("OR", "REPLACE")
@@ -196,7 +196,7 @@ def _create_name(words: Words, session: Session) -> tuple[Name, bool] | None:
     return words.name(session.schema), maybe
 
 
-def _create_index(words: Words, session: Session, effects: Effects) -> None:
+def _create_index(words: Words, session: StatementSession, effects: Effects) -> None:
     """Note a new key, for the column that a unique key of MariaDB may hide."""
     words.skip()
     replaces = words.take("OR", "REPLACE")
@@ -221,7 +221,7 @@ def _create_index(words: Words, session: Session, effects: Effects) -> None:
     effects.put(name, with_hashes(replace(state, keys=(*old, key))))
 
 
-def _alter(words: Words, session: Session, effects: Effects) -> None:
+def _alter(words: Words, session: StatementSession, effects: Effects) -> None:
     words.skip()
     if words.peek() in ("DATABASE", "SCHEMA"):
         _database(words, session, effects, created=False)
@@ -271,7 +271,7 @@ def _move_after(name: Name, change: Alteration, effects: Effects) -> None:
         effects.move(name, change.new_name)
 
 
-def _drop(words: Words, session: Session, effects: Effects) -> None:
+def _drop(words: Words, session: StatementSession, effects: Effects) -> None:
     words.skip()
     if words.take_any("DATABASE", "SCHEMA"):
         words.take("IF", "EXISTS")
@@ -294,7 +294,7 @@ def _drop(words: Words, session: Session, effects: Effects) -> None:
             return
 
 
-def _drop_index(words: Words, session: Session, effects: Effects) -> None:
+def _drop_index(words: Words, session: StatementSession, effects: Effects) -> None:
     words.skip()
     words.take("IF", "EXISTS")
     index = words.identifier().lower()
@@ -313,7 +313,7 @@ def _drop_index(words: Words, session: Session, effects: Effects) -> None:
     effects.put(name, with_hashes(replace(state, keys=keys)))
 
 
-def _rename(words: Words, session: Session, effects: Effects) -> None:
+def _rename(words: Words, session: StatementSession, effects: Effects) -> None:
     words.skip()
     if not words.take_any("TABLE", "TABLES"):
         return
@@ -327,7 +327,7 @@ def _rename(words: Words, session: Session, effects: Effects) -> None:
             return
 
 
-def _database(words: Words, session: Session, effects: Effects, created: bool) -> None:
+def _database(words: Words, session: StatementSession, effects: Effects, created: bool) -> None:
     while not words.take_any("DATABASE", "SCHEMA"):
         words.skip()
     exists = words.take("IF", "NOT", "EXISTS")
@@ -347,6 +347,6 @@ def _database(words: Words, session: Session, effects: Effects, created: bool) -
         effects.set_charset(schema, named, is_new=created and not exists)
 
 
-_APPLY: dict[str, Callable[[Words, Session, Effects], None]] = {
+_APPLY: dict[str, Callable[[Words, StatementSession, Effects], None]] = {
     "CREATE": _create, "ALTER": _alter, "DROP": _drop, "RENAME": _rename,
 }  # fmt: skip

@@ -18,7 +18,7 @@ from ray_canal.schema.ddl.column_definition import Definition, read_charset, rea
 from ray_canal.schema.ddl.column_type import DEFAULT_CHARSET, column_meta
 from ray_canal.schema.ddl.keys import named, read_key, with_hashes
 from ray_canal.schema.ddl.words import Dialect, Token, Words, parts, tokens
-from ray_canal.schema.table_state import DdlNotApplied, Session, TableState
+from ray_canal.schema.table_state import DdlNotApplied, StatementSession, TableState
 
 __all__ = ["Create", "column_meta", "parse_tables", "read_create"]
 
@@ -97,7 +97,7 @@ def with_row_end_key(state: TableState) -> TableState:
     return state.with_columns(columns)
 
 
-def read_create(words: Words, session: Session) -> Create | None:
+def read_create(words: Words, session: StatementSession) -> Create | None:
     """A CREATE TABLE or CREATE SEQUENCE; None: another statement. Raises DdlNotApplied."""
     if not words.take("CREATE"):
         return None
@@ -140,7 +140,7 @@ def split_body(found: list[Token]) -> tuple[list[Token], list[Token]]:
     raise DdlNotApplied("it has no closing parenthesis")
 
 
-def _with_columns(head: Create, inside: list[Token], session: Session) -> Create:
+def _with_columns(head: Create, inside: list[Token], session: StatementSession) -> Create:
     definitions, keys = [], set()
     others: list[KeyState] = []
     versioned = False
@@ -242,7 +242,7 @@ def parse_tables(sql: str) -> list[TableMeta]:
 
     Other statements are passed over. Raises ConfigError: a CREATE TABLE that cannot be read.
     """
-    found, session = [], Session()
+    found, session = [], StatementSession()
     for statement in parts(list(tokens(sql)), ";"):
         words = Words(statement)
         if words.take("USE"):

@@ -21,7 +21,7 @@ from ray_canal.schema.ddl.vocabulary import (
 )
 from ray_canal.schema.ddl.words import Words, statement
 from ray_canal.schema.names import Name
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 
 _TEMPORARY_MAX = 10_000
 _DML = ("INSERT", "REPLACE", "UPDATE", "DELETE", "LOAD")
@@ -37,7 +37,10 @@ class RowEffects:
         self._temporary: OrderedDict[tuple[int, Name | None], None] = OrderedDict()
 
     def of(
-        self, event: QueryEvent, session: Session, tables_of: Callable[[str], Sequence[Name]]
+        self,
+        event: QueryEvent,
+        session: StatementSession,
+        tables_of: Callable[[str], Sequence[Name]],
     ) -> list[TableEffect]:
         """Return what a statement does to rows. `tables_of`: the tables of a database just before
         it."""
@@ -90,7 +93,9 @@ class RowEffects:
                 found.append(TableEffect(ERASE, *name))
         return found
 
-    def _create(self, words: Words, event: QueryEvent, session: Session) -> list[TableEffect]:
+    def _create(
+        self, words: Words, event: QueryEvent, session: StatementSession
+    ) -> list[TableEffect]:
         words.skip()
         replaces = words.take("OR", "REPLACE")
         temporary = words.take("TEMPORARY")

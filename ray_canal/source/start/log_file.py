@@ -126,7 +126,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Transactions:
+class FileTransactions:
     """Transactions of a piece of a file, in its order: where each begins, its time, the commit time
     on the server where it was written (0: not written). `gtids` has a record for each, or none at
     all in logs from before GTIDs. `exact`: whether the time has microseconds, else it is a whole
@@ -179,17 +179,17 @@ def _control_events(chunk: RawChunk, journal_name: str) -> FileHead:
     return FileHead(journal_name, created_s, gtids)
 
 
-def transactions(log: Log, journal_name: str) -> Iterator[Transactions]:
+def transactions(log: Log, journal_name: str) -> Iterator[FileTransactions]:
     """Yield all transactions of a file, piece by piece."""
     for chunk in log.chunks(journal_name, WALK_CHUNK_BYTES):
         yield _transactions(chunk)
 
 
-def _transactions(chunk: RawChunk) -> Transactions:
+def _transactions(chunk: RawChunk) -> FileTransactions:
     return transactions_of(chunk, walk(chunk))
 
 
-def transactions_of(chunk: RawChunk, walked: Walked) -> Transactions:
+def transactions_of(chunk: RawChunk, walked: Walked) -> FileTransactions:
     """Return the transactions that begin in a chunk, in order. Raises DecodeError kinds: an event
     could not be read."""
     if walked.failure is not None:
@@ -199,7 +199,7 @@ def transactions_of(chunk: RawChunk, walked: Walked) -> Transactions:
         starts = _starts_without_gtids(walked.events)
         found = walked.events[starts]
         none = np.zeros(len(starts), np.int64)
-        return Transactions(
+        return FileTransactions(
             head.journal_name,
             found["position"],
             found["timestamp"].astype(np.int64) * MICROS,
@@ -210,7 +210,7 @@ def transactions_of(chunk: RawChunk, walked: Walked) -> Transactions:
     own = gtids["position"] >= head.position  # one from before the chunk was carried along
     gtids, seconds = gtids[own], seconds[own]
     commit_us = gtids["commit_us"].astype(np.int64)
-    return Transactions(
+    return FileTransactions(
         head.journal_name,
         gtids["position"].astype(np.int64),
         np.where(commit_us > 0, commit_us, seconds * MICROS),

@@ -24,7 +24,7 @@ _YOUNG_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CursorPlace:
     """A cursor's `position` with all that is known of it now; None: it is not there, `why` says why
     not."""
 
@@ -48,16 +48,16 @@ def acked_gtids(position: EntryPosition) -> str:
     return union(position.gtid, position.open_gtid)
 
 
-def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> Place:
+def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> CursorPlace:
     """A cursor's place in a file of its name. `lacking`: GTIDs of the cursor that the server does
     not count as executed. Raises SourceError and DecodeError kinds."""
     position = cursor.position
     name, size = position.journal_name, dict(log.files()).get(position.journal_name)
     if size is None:
         files = log.files()
-        return Place(None, f"it has no {name}, but {files[0][0]} … {files[-1][0]}")
+        return CursorPlace(None, f"it has no {name}, but {files[0][0]} … {files[-1][0]}")
     if position.position > size:
-        return Place(None, f"{name} ends at {size}")
+        return CursorPlace(None, f"{name} ends at {size}")
     created_s = search.head(name).created_s
     another = bool(position.created_s) and position.created_s != created_s
     knows_gtids = position.gtid or not log.executed()
@@ -65,7 +65,7 @@ def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> Pl
         # A reset within the file's first second gives another one of the same name and age.
         is_young = 0 < position.timestamp <= created_s and position.position <= _YOUNG_BYTES
         why = _misfit_of_young(position, search) if is_young and position.commit_us else ""
-        return Place(None, why) if why else Place(position)
+        return CursorPlace(None, why) if why else CursorPlace(position)
     around = search.surroundings(name, position.position)
     if not cursor.identity.server_uuid:
         return _imported(position, around, lacking)
@@ -77,9 +77,9 @@ def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> Pl
         created = f"{utc_text(created_s)}, the cursor's {utc_text(position.created_s)}"
         why = f"its {name} was created {created}" + (f"; {why}" if why else "")
     if why:
-        return Place(None, why)
+        return CursorPlace(None, why)
     gtid = position.gtid or (around.start.gtid if log.executed() else "")
-    return Place(replace(position, created_s=created_s, gtid=gtid))
+    return CursorPlace(replace(position, created_s=created_s, gtid=gtid))
 
 
 def _misfit_of_young(position: EntryPosition, search: Search) -> str:
@@ -167,21 +167,23 @@ def begun_again(
     return _misfit_of_times(position, before)
 
 
-def _imported(position: EntryPosition, around: Surroundings, lacking: str) -> Place:
+def _imported(position: EntryPosition, around: Surroundings, lacking: str) -> CursorPlace:
     """Return where a cursor of Canal is, which is where the last acked entry begins, and has that
     entry's time."""
     where = f"at {position.position} in {position.journal_name}"
     if lacking:
-        return Place(None, f"it has not executed {lacking}")
+        return CursorPlace(None, f"it has not executed {lacking}")
     if not around.is_event:
-        return Place(None, f"{where}, no event begins")
+        return CursorPlace(None, f"{where}, no event begins")
     if not position.timestamp:
-        return Place(None, f"{where}: the cursor names neither a server nor a time to know it by")
+        return CursorPlace(
+            None, f"{where}: the cursor names neither a server nor a time to know it by"
+        )
     if around.at_s not in (0, position.timestamp):
-        return Place(
+        return CursorPlace(
             None,
             f"{where} is an event of {utc_text(around.at_s)}, the cursor's is of "
             f"{utc_text(position.timestamp)}",
         )
     start = around.start
-    return Place(replace(start, entry=around.entries, timestamp=position.timestamp))
+    return CursorPlace(replace(start, entry=around.entries, timestamp=position.timestamp))

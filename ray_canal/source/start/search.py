@@ -23,9 +23,9 @@ from ray_canal.source.start.log_file import (
     MICROS,
     WALK_CHUNK_BYTES,
     FileHead,
+    FileTransactions,
     Log,
     Surroundings,
-    Transactions,
     closed_before,
     event_at,
     read_head,
@@ -253,7 +253,7 @@ class Search:
         return low
 
     def _first(
-        self, names: Sequence[str], wanted: Callable[[Transactions], Bools]
+        self, names: Sequence[str], wanted: Callable[[FileTransactions], Bools]
     ) -> EntryPosition:
         """The beginning of the first wanted transaction in these files, else the log's end."""
         for name in names:

@@ -13,7 +13,7 @@ from ray_canal.config import SourceConfig
 from ray_canal.errors import UNUSABLE_CURSOR, ConnectionLost, ServerSettingRefused, SourceError
 from ray_canal.model.position import EntryPosition, SourceIdentity
 from ray_canal.source.catalog import Catalog
-from ray_canal.source.dump import BinlogDump, Replica
+from ray_canal.source.dump import BinlogDump, ReplicaIdentity
 from ray_canal.source.start.log_file import WIDE_OFFSET, takes_wide_offsets
 
 _RECEIVE_BYTES = 64 << 10
@@ -33,7 +33,7 @@ class ServerLog:
         self._files: list[tuple[str, int]] = []
         self._identity: SourceIdentity | None = None
         self._is_mariadb: bool | None = None
-        self._replica = Replica(str(uuid.uuid4()))
+        self._replica = ReplicaIdentity(str(uuid.uuid4()))
         self.read: list[str] = []
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ray_canal.actors.changes import changes, plan, refused
-from ray_canal.actors.placement_table import Home, Place
+from ray_canal.actors.placement_table import Home, PlacementRecord
 from ray_canal.config import CanalConfig, load
 from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError
@@ -25,8 +25,8 @@ def config(meta: dict[str, Any] | None = None, **instance: Any) -> CanalConfig:
     return load({"instance": [tree, {**tree, "destination": "y"}], "meta": meta or {}})
 
 
-def place(of: CanalConfig) -> Place:
-    return Place.of(Home("process", 1), of.destination("x"), of.meta)
+def place(of: CanalConfig) -> PlacementRecord:
+    return PlacementRecord.of(Home("process", 1), of.destination("x"), of.meta)
 
 
 def test_keys_that_differ_are_named_and_values_are_not() -> None:
@@ -59,7 +59,7 @@ def test_a_plan_has_every_destination_once() -> None:
 
 
 def test_what_does_not_differ_or_does_not_run_is_no_change() -> None:
-    same = Place.of(Home("elsewhere", 0), config().destination("x"), config().meta)
+    same = PlacementRecord.of(Home("elsewhere", 0), config().destination("x"), config().meta)
     assert changes(config(), {"x": same}) == {}
     assert changes(config(), {}) == {}
     assert changes(config(), {"z": place(config())}) == {}
@@ -90,7 +90,7 @@ def test_another_password_of_the_cursors_server_is_a_change() -> None:
 
 
 def test_what_another_version_has_written_counts_as_changed() -> None:
-    old = Place("process", True, '{"destination": "x", "gone": 1}', "{}")
+    old = PlacementRecord("process", True, '{"destination": "x", "gone": 1}', "{}")
     assert changes(config(), {"x": old}) == {"x": ["all keys"]}
 
 

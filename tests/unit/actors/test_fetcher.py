@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_canal.actors import fetcher as module
-from ray_canal.actors.fetcher import Fetcher
+from ray_canal.actors.fetcher import FetcherActor
 from ray_canal.config import InstanceConfig, kept_secrets
 from ray_canal.errors import ConfigError
 from ray_canal.model.start import ALL_CURSORS
@@ -13,7 +13,7 @@ from tests.local_destination import binlog_files, instance
 
 
 def test_it_reads_what_its_configuration_says() -> None:
-    made = Fetcher(instance(binlog_files()[1:2]).model_dump_json(), False)
+    made = FetcherActor(instance(binlog_files()[1:2]).model_dump_json(), False)
     made.open((), "", (), ALL_CURSORS)
     raw = made.next_raw()[1]
     made.close()
@@ -25,7 +25,7 @@ def test_it_has_the_secrets_that_it_is_told() -> None:
     tree = {"destination": "x", "source": {"address": "db:3306", "password": "s3cret"}}
     given, told = kept_secrets.handed_over(InstanceConfig.model_validate(tree))
     [reference] = told
-    made = Fetcher(given.model_dump_json(), False)
+    made = FetcherActor(given.model_dump_json(), False)
     with pytest.raises(ConfigError, match="not kept on this machine"):
         kept_secrets.read(reference)
     made.remember(told)
@@ -35,6 +35,6 @@ def test_it_has_the_secrets_that_it_is_told() -> None:
 def test_a_look_at_its_health_gives_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
     given_up: list[bool] = []
     monkeypatch.setattr(module, "give_up_unused", lambda: given_up.append(True))
-    made = Fetcher(instance().model_dump_json(), True)
+    made = FetcherActor(instance().model_dump_json(), True)
     made.alive()
     assert given_up == [True]

@@ -13,7 +13,7 @@ import pytest
 from ray_canal.actors import homes as module
 from ray_canal.actors.balance import Node
 from ray_canal.actors.homes import Homes
-from ray_canal.actors.placement_table import Home, Place
+from ray_canal.actors.placement_table import Home, PlacementRecord
 from ray_canal.config import load
 from ray_canal.errors import ConfigError
 
@@ -25,15 +25,15 @@ class Table:
     """A PlacementTable in memory."""
 
     def __init__(self) -> None:
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, PlacementRecord] = {}
 
-    def all(self) -> dict[str, Place]:
+    def all(self) -> dict[str, PlacementRecord]:
         return dict(self.places)
 
-    def get(self, name: str) -> Place | None:
+    def get(self, name: str) -> PlacementRecord | None:
         return self.places.get(name)
 
-    def put(self, name: str, place: Place) -> None:
+    def put(self, name: str, place: PlacementRecord) -> None:
         self.places[name] = place
 
 
@@ -43,7 +43,7 @@ class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.nodes = [HEAD, ONE, TWO]
         self.asked = 0
-        self.started: list[Place] = []
+        self.started: list[PlacementRecord] = []
         self.table = Table()
         monkeypatch.setattr(module, "cluster_nodes", self._listed)
         self.homes = Homes("ns", self.table, self.started.append)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ class World:
         )
         chosen = self.homes.choose(config.instance, self.table.all(), share)
         for instance in config.instance:
-            place = Place.of(chosen[instance.destination], instance, config.meta)
+            place = PlacementRecord.of(chosen[instance.destination], instance, config.meta)
             self.table.put(instance.destination, place)
 
     def look(self) -> bool:

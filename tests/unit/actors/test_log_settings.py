@@ -9,7 +9,7 @@ import pytest
 
 from ray_canal import logs
 from ray_canal.actors import log_settings
-from ray_canal.actors.log_settings import LogTerms, Stage, log_terms, take_over
+from ray_canal.actors.log_settings import LogTerms, StageActor, log_terms, take_over
 from ray_canal.config.log import LogConfig
 
 
@@ -35,7 +35,7 @@ def test_terms_are_taken_once_and_passed_on(
 ) -> None:
     caplog.set_level(logging.INFO)
     terms = LogTerms(LogConfig(format="json", level="debug"), {"destination": "orders"})
-    Stage().log_as(terms, "parser")
+    StageActor().log_as(terms, "parser")
     take_over(terms)
     assert written == [("json", "debug")]
     assert "the parser has begun" in caplog.text

@@ -14,7 +14,7 @@ from ray.exceptions import (
     RayError,
 )
 
-from ray_canal.actors.lost_chunks import ChunkWatch, may_be_lost
+from ray_canal.actors.lost_chunks import RayChunkWatch, may_be_lost
 
 
 @pytest.mark.parametrize(
@@ -32,5 +32,5 @@ def test_what_may_be_lost(error: RayError, lost: bool) -> None:
 
 def test_chunks_that_are_no_references_cannot_be_lost() -> None:
     chunks: list[Any] = [b"small", object()]
-    assert not asyncio.run(ChunkWatch().lost(chunks))
-    assert not asyncio.run(ChunkWatch().unreadable(chunks, chunks))
+    assert not asyncio.run(RayChunkWatch().lost(chunks))
+    assert not asyncio.run(RayChunkWatch().unreadable(chunks, chunks))

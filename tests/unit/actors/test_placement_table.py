@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.actors.placement_table import Home, Place, home_for, share_of
+from ray_canal.actors.placement_table import Home, PlacementRecord, home_for, share_of
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ def test_share(wanted: int | str, destinations: int, cpus: int, share: int) -> N
     assert share_of(wanted, destinations, cpus) == share
 
 
-def place_of(home: Home) -> Place:
-    return Place(home.process, home.share, '{"node": "any"}', "", node=home.node)
+def place_of(home: Home) -> PlacementRecord:
+    return PlacementRecord(home.process, home.share, '{"node": "any"}', "", node=home.node)
 
 
 def test_processes_fill_one_after_the_other() -> None:
-    places: dict[str, Place] = {}
+    places: dict[str, PlacementRecord] = {}
     for name in "abcde":
         places[name] = place_of(home_for(name, places, 2, "store:"))
     by_process: dict[str, str] = {}
@@ -49,7 +49,7 @@ def test_processes_fill_one_after_the_other() -> None:
 
 def test_each_node_has_processes_of_its_own() -> None:
     one, two = "1" * 56, "2" * 56
-    places: dict[str, Place] = {}
+    places: dict[str, PlacementRecord] = {}
     for name, node in zip("abcdef", (one, two, one, two, one, ""), strict=True):
         places[name] = place_of(home_for(name, places, 2, "store:", node))
     processes = {name: place.process for name, place in places.items()}
@@ -65,4 +65,4 @@ def test_a_place_moves_with_all_that_it_says() -> None:
     assert (moved.process, moved.node, moved.shared) == ("store:x@2", "2", True)
     assert moved.instance_json == place.instance_json
     assert not moved.selector.head
-    assert Place("store:x", 0, "{}", "").selector.head
+    assert PlacementRecord("store:x", 0, "{}", "").selector.head

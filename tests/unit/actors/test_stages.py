@@ -20,7 +20,7 @@ CONFIG = InstanceConfig.model_validate(
     {"destination": "x", "source": {"address": "db:3306", "password": "s3cret"}}
 )
 BEGIN: dict[str, Callable[[], Any]] = {
-    "Fetcher": lambda: stages.fetcher(CONFIG, False),
+    "FetcherActor": lambda: stages.fetcher(CONFIG, False),
     "Parser": lambda: stages.parser(CONFIG),
     "TransactionBufferActor": lambda: stages.transaction_buffer(CONFIG, EntryPosition("b"), ""),
     "Spiller": lambda: stages.spiller("/tmp/x"),
@@ -45,7 +45,7 @@ def test_a_stage_dies_with_its_owner_and_holds_no_cpu(cluster: SmallCluster, nam
     assert (strategy.node_id, strategy.soft) == (NODE, name != "Spiller")
 
 
-@pytest.mark.parametrize("name", ["Fetcher", "Parser"])
+@pytest.mark.parametrize("name", ["FetcherActor", "Parser"])
 def test_a_password_is_told_and_never_kept_by_ray(cluster: SmallCluster, name: str) -> None:
     """What an actor is made with lies in Ray's store."""
     stage: Handle = BEGIN[name]()
@@ -62,7 +62,7 @@ def test_who_reads_no_server_is_told_no_password(cluster: SmallCluster) -> None:
 
 def test_health_and_control_pass_a_call_that_waits(cluster: SmallCluster) -> None:
     groups = {name: BEGIN[name]().made[1].get("concurrency_groups", {}) for name in BEGIN}
-    assert groups["Fetcher"] == {CONTROL_GROUP: 1, HEALTH_GROUP: 1}
+    assert groups["FetcherActor"] == {CONTROL_GROUP: 1, HEALTH_GROUP: 1}
     assert groups["Parser"] == groups["TransactionBufferActor"] == {HEALTH_GROUP: 1}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ray_canal.actors import store_actor as module
-from ray_canal.actors.placement_table import Home, Place, PlacementTable
+from ray_canal.actors.placement_table import Home, PlacementRecord, PlacementTable
 from ray_canal.actors.registry import CONTROLLER_NAME
 from ray_canal.actors.store_actor import StoreActor
 from ray_canal.config import InstanceConfig, MetaConfig, kept_secrets
@@ -38,7 +38,7 @@ def placed(folder: Path, name: str, process: str, **source: Any) -> None:
     if source:
         config = InstanceConfig.model_validate({"destination": name, "source": source})
     meta = MetaConfig(path=str(folder / "meta.db"))
-    PlacementTable("ns").put(name, Place.of(Home(process, 1), config, meta))
+    PlacementTable("ns").put(name, PlacementRecord.of(Home(process, 1), config, meta))
 
 
 async def made(shared: bool = False) -> StoreActor:

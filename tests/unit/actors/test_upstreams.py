@@ -12,7 +12,7 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES, Fetcher
 from ray_canal.destination.fused_upstream import FusedUpstream
 from ray_canal.destination.ports import Fetched
-from ray_canal.destination.stages import Reading
+from ray_canal.destination.stages import FetchReport
 from ray_canal.model.start import ALL_CURSORS
 from tests.local_destination import binlog_files, instance
 
@@ -107,5 +107,5 @@ def test_a_fused_upstream_passes_on_what_the_process_brings() -> None:
 
 
 def test_handing_a_chunk_over_is_work_of_the_fetcher() -> None:
-    assert whole_call(Reading(True, False, 0.1, 0.2), 1.0) == Reading(True, False, 0.8, 0.2)
-    assert whole_call(Reading(True, False, 0.1, 2.0), 2.0) == Reading(True, False, 0.1, 2.0)
+    assert whole_call(FetchReport(True, False, 0.1, 0.2), 1.0) == FetchReport(True, False, 0.8, 0.2)
+    assert whole_call(FetchReport(True, False, 0.1, 2.0), 2.0) == FetchReport(True, False, 0.1, 2.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import ray
 
-from ray_canal.actors.waiting import InThread, OnLoop, Waiting
+from ray_canal.actors.waiting import ActorWaiting, AnswersInThread, AnswersOnLoop
 from ray_canal.destination.blocking import complete
 
 
@@ -31,7 +31,7 @@ def _references(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "get", get)
 
 
-async def _story(waiting: Waiting) -> list[Any]:
+async def _story(waiting: ActorWaiting) -> list[Any]:
     ran: list[Any] = []
     await waiting.pause(0.001)
     await waiting.run(lambda: ran.append("run"))
@@ -41,13 +41,13 @@ async def _story(waiting: Waiting) -> list[Any]:
 
 def test_both_ways_give_the_same() -> None:
     expected = ["run", "look up", 1, 2]
-    assert complete(_story(InThread())) == expected
-    assert asyncio.run(_story(OnLoop())) == expected
+    assert complete(_story(AnswersInThread())) == expected
+    assert asyncio.run(_story(AnswersOnLoop())) == expected
 
 
 def test_calls_that_wait_together_look_up_once() -> None:
     async def test() -> int:
-        waiting, count = OnLoop(), []
+        waiting, count = AnswersOnLoop(), []
         await asyncio.gather(*(waiting.look_up(lambda: count.append(1)) for _ in range(5)))
         await waiting.look_up(lambda: count.append(1))
         return len(count)

@@ -15,11 +15,11 @@ from ray_canal.canal.session import (
     LOGIN_BYTES_MAX,
     TRANSITIONS,
     Ack,
-    Answer,
     Close,
     Get,
     Identity,
     Login,
+    ReplyBytes,
     Rollback,
     Session,
     State,
@@ -47,7 +47,7 @@ def frame(kind: int, body: Any = None, **fields: Any) -> bytes:
 
 
 def error(answer: Any) -> tuple[int, str]:
-    data = answer.data if isinstance(answer, Answer) else answer
+    data = answer.data if isinstance(answer, ReplyBytes) else answer
     packet = packets.parsed_packet(data[4:])
     assert packet.type == pb.ACK
     body = packets.parsed(pb.Ack, packet.body)
@@ -64,7 +64,7 @@ def error(answer: Any) -> tuple[int, str]:
         (frame(pb.CLIENTACK, pb.ClientAck, batch_id=7), Ack(ORDERS, 7)),
         (frame(pb.CLIENTROLLBACK, pb.ClientRollback), Rollback(ORDERS, None)),
         (frame(pb.CLIENTROLLBACK, pb.ClientRollback, batch_id=7), Rollback(ORDERS, 7)),
-        (frame(pb.HEARTBEATS), Answer(packets.acknowledged())),
+        (frame(pb.HEARTBEATS), ReplyBytes(packets.acknowledged())),
         (frame(pb.CLIENTACK, pb.ClientAck, batch_id=-1), None),
     ],
 )
@@ -105,7 +105,7 @@ def test_other_packets_are_answered_by_400_and_nothing_changes(kind: int) -> Non
     code, text = error(one.next())
     assert code == 400
     assert text.endswith("is NOT supported!")
-    assert one.next() == Answer(packets.acknowledged())
+    assert one.next() == ReplyBytes(packets.acknowledged())
 
 
 def test_the_login_carries_what_the_transcripts_client_sends() -> None:
@@ -183,7 +183,7 @@ def test_before_the_login_packets_are_short() -> None:
 def test_too_many_waiting_requests_end_the_connection() -> None:
     one = session(requests_max=3)
     one.receive(frame(pb.HEARTBEATS) * 3)
-    assert [one.next() for _ in range(3)] == [Answer(packets.acknowledged())] * 3
+    assert [one.next() for _ in range(3)] == [ReplyBytes(packets.acknowledged())] * 3
     one.receive(frame(pb.HEARTBEATS) * 4)
     answers = []
     while not isinstance(step := one.next(), Close):
@@ -277,7 +277,7 @@ def test_random_packets_keep_the_promises(chunks: list[bytes], data: st.DataObje
                     one.admit()
                 else:
                     assert error(one.deny("no"))[0] == 400
-            elif isinstance(step, Answer):
+            elif isinstance(step, ReplyBytes):
                 answer = packets.parsed_packet(step.data[4:])
                 assert answer.type == pb.ACK
                 if packets.parsed(pb.Ack, answer.body).error_code == 0:

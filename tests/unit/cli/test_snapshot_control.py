@@ -10,13 +10,13 @@ import typer
 from ray_canal.cli.snapshot_control import _by_pattern, line_of
 from ray_canal.destination.snapshot_home import new_ledger
 from ray_canal.destination.snapshots import described
-from ray_canal.model.snapshot_ledger import TableProgress
+from ray_canal.model.snapshot_ledger import TableLedger
 from ray_canal.model.snapshot_wish import SnapshotWish, wishes_of
 
 
 def found(**now: Any) -> dict[str, Any]:
     ledger = new_ledger((), "s1")
-    table = TableProgress("d", "t").begun(("id",), ("9",), 1000).acked(("5",), 250)
+    table = TableLedger("d", "t").begun(("id",), ("9",), 1000).acked(("5",), 250)
     ledger = ledger.with_table(0, table)
     return described(7, ledger, now)
 

@@ -13,7 +13,7 @@ import pytest
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.flight_wire import (
     METHODS,
-    Answer,
+    CallAnswer,
     Head,
     chunk_of,
     chunk_reader,
@@ -109,7 +109,9 @@ def test_heads() -> None:
         9, 8, (part, replace(part, mask=None, tables=b"\0\1\xff")), 10, 11, PLACE, PLACE, None,
         True, "Asia/Tokyo", True, "f", "b", "error", 12, True,
     )  # fmt: skip
-    answer = Answer.model_validate_json(Answer(head=Head.of(head, ["x", "y"])).model_dump_json())
+    answer = CallAnswer.model_validate_json(
+        CallAnswer(head=Head.of(head, ["x", "y"])).model_dump_json()
+    )
     found = answer.result()
     assert [each.payload for each in found.parts] == ["x", "y"]
     assert found.parts[0].mask.tolist() == mask.tolist()
@@ -129,12 +131,12 @@ def test_small_chunks_come_with_their_message() -> None:
 
 
 def test_errors_keep_their_class() -> None:
-    data = Answer.of_error(BatchNotFirst("batchId:2 is not the first")).model_dump_json()
+    data = CallAnswer.of_error(BatchNotFirst("batchId:2 is not the first")).model_dump_json()
     with pytest.raises(BatchNotFirst, match="is not the first"):
-        Answer.model_validate_json(data).result()
+        CallAnswer.model_validate_json(data).result()
     for name in ("SystemExit", "Any", "dataclass"):
         with pytest.raises(CanalError, match="what") as raised:
-            Answer(error=name, text="what").result()
+            CallAnswer(error=name, text="what").result()
         assert type(raised.value) is CanalError
 
 

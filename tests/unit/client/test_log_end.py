@@ -7,15 +7,15 @@ from typing import Any
 from ray_canal.client import log_end as module
 from ray_canal.client.log_end import LogEnd, Reach, reach_of
 from ray_canal.source.port import SourceStatus
-from ray_canal.views.row_places import Place
+from ray_canal.views.row_places import RowPlace
 
 
-def at(position: int, number: int = 7, timeline: int = 2) -> Place:
-    return Place(timeline, number, position, -1, f"bin.{number:06d}")
+def at(position: int, number: int = 7, timeline: int = 2) -> RowPlace:
+    return RowPlace(timeline, number, position, -1, f"bin.{number:06d}")
 
 
-def row(position: int, number: int = 7, timeline: int = 2) -> Place:
-    return Place(timeline, number, position, 0, f"bin.{number:06d}")
+def row(position: int, number: int = 7, timeline: int = 2) -> RowPlace:
+    return RowPlace(timeline, number, position, 0, f"bin.{number:06d}")
 
 
 def status(**more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.message import Message
-from ray_canal.client.session import Session
+from ray_canal.client.session import ClientSession
 from ray_canal.errors import ConfigError, InstanceRestarted
 from ray_canal.model.message import MessageHead, MessagePart, Payload
 from ray_canal.model.subscription import Subscription
@@ -34,7 +34,7 @@ class Gone:
 
 def session() -> tuple[Any, Gone]:
     gone: Any = Gone()
-    return Session(gone, 7), gone
+    return ClientSession(gone, 7), gone
 
 
 def head(number: int, epoch: int = 1) -> MessageHead:
@@ -83,7 +83,7 @@ def test_a_loop_that_is_left_gives_its_batch_back_once() -> None:
 def test_who_only_looks_on_holds_up_nobody() -> None:
     one, _ = session()
     assert one.wishes(None, None, None) == Subscription(None, None, None)
-    looker: Any = Session(Gone(), None)  # type: ignore[arg-type]
+    looker: Any = ClientSession(Gone(), None)  # type: ignore[arg-type]
     wish = looker.wishes(None, None, None)
     assert (wish.policy, wish.ephemeral) == ("detach", True)
     assert looker.wishes("spill", None, None).policy == "spill"

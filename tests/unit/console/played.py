@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ray_canal.config import CanalConfig, ConsoleConfig
-from ray_canal.console.access import Logins
+from ray_canal.console.access import ConsoleLogins
 from ray_canal.console.audit import Audit
 from ray_canal.console.cluster import Cluster
 from ray_canal.console.collector import Collector
@@ -252,7 +252,7 @@ def desk_over(cluster: Played, **console: Any) -> Desk:
         config=config,
         cluster=cast(Cluster, cluster),
         collector=Collector(cluster, config.refresh_s),
-        logins=Logins(config),
+        logins=ConsoleLogins(config),
         audit=Audit(config.audit_log),
         files=SourceFiles("canal.toml"),
     )

@@ -10,7 +10,7 @@ import pytest
 
 from ray_canal.console.access import Visitor
 from ray_canal.console.alerts import problems
-from ray_canal.console.collector import SAMPLE_S, SAMPLES_MAX, Known, Sample
+from ray_canal.console.collector import SAMPLE_S, SAMPLES_MAX, KnownDestination, Sample
 from ray_canal.console.overview import limit, rows, stages, why
 from ray_canal.console.pages import rendered
 from ray_canal.console.text import clock, count, duration, size, sparkline
@@ -22,7 +22,7 @@ PAGE_BYTES_MAX = 100_000
 PAGE_S_MAX = 0.2
 
 
-def known(name: str = "orders", **changes: Any) -> Known:
+def known(name: str = "orders", **changes: Any) -> KnownDestination:
     """A destination with an hour of samples; `changes` are of its status."""
     status = {**copy.deepcopy(STATUS), "destination": name, **changes}
     samples = tuple(
@@ -35,7 +35,7 @@ def known(name: str = "orders", **changes: Any) -> Known:
         )
         for i in range(SAMPLES_MAX)
     )
-    return Known(
+    return KnownDestination(
         name=name, status=status, subscribers=[SUBSCRIBER], answered_at=1.0, samples=samples
     )
 
@@ -82,22 +82,22 @@ def test_what_is_wrong_comes_first() -> None:
 
 
 def test_problems_of_one_that_does_not_answer_are_not_told_twice() -> None:
-    silent = Known(name="a", status={**STATUS, "connected": False}, silent_since=5.0)
+    silent = KnownDestination(name="a", status={**STATUS, "connected": False}, silent_since=5.0)
     assert [each.alert for each in problems(silent)] == ["CanalNoAnswer"]
     assert silent.state == "no answer"
 
 
 def test_why_nothing_comes_from_one_that_does_not_answer() -> None:
     """What it said before it fell silent was that all is well."""
-    silent = why(Known(name="a", status=STATUS, silent_since=1795490063.0))
-    gone = why(Known(name="a", status=STATUS, error="the actor died", answered_at=9.0))
+    silent = why(KnownDestination(name="a", status=STATUS, silent_since=1795490063.0))
+    gone = why(KnownDestination(name="a", status=STATUS, error="the actor died", answered_at=9.0))
     assert silent is not None
     assert gone is not None
     assert (silent.stage, silent.severity) == (gone.stage, gone.severity) == ("process", "problem")
     assert "2026-11-24 03:14:23Z" in str(silent)
     assert "the actor died" in str(gone)
     assert "ray status" in str(silent)
-    assert why(Known(name="a")) is None
+    assert why(KnownDestination(name="a")) is None
     alive = why(known(), 7)
     assert alive is not None
     assert alive.stage != "process"

@@ -12,7 +12,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from ray_canal.console.collector import Known
+from ray_canal.console.collector import KnownDestination
 from ray_canal.console.exposition import exposition
 from ray_canal.console.rules import dashboard, rules
 from ray_canal.destination.status_record import DestinationStatus
@@ -41,9 +41,9 @@ def promtool() -> str:
 def test_the_page_has_what_a_status_says() -> None:
     status = copy.deepcopy(STATUS)
     every = [
-        Known(name="orders", status=status),
-        Known(name='odd"name', status={**status, "connected": False, "state": "failed"}),
-        Known(name="away", silent_since=1.0),
+        KnownDestination(name="orders", status=status),
+        KnownDestination(name='odd"name', status={**status, "connected": False, "state": "failed"}),
+        KnownDestination(name="away", silent_since=1.0),
     ]
     sinks = {"lake": {"destination": "orders", "state": "waiting", "rows": 7, "error": "away"}}
     lines = exposition(every, sinks, canal_names=True).splitlines()
@@ -253,7 +253,7 @@ def _fired(condition: Condition, labels: dict[str, str]) -> dict[str, dict[str, 
 
 
 def test_promtool_reads_the_page(promtool: str) -> None:
-    page = exposition([Known(name="orders", status=STATUS)], canal_names=True)
+    page = exposition([KnownDestination(name="orders", status=STATUS)], canal_names=True)
     done = subprocess.run(
         [promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False
     )

@@ -10,7 +10,7 @@ import pytest
 
 from ray_canal.config import load
 from ray_canal.demo import CONFIG_PATH, FOLDER, binlog_files, expected
-from ray_canal.demo.truth import KEYS, Replica, canonical, digest
+from ray_canal.demo.truth import KEYS, ShopReplica, canonical, digest
 from ray_canal.offline import decode_files
 
 
@@ -31,7 +31,7 @@ def test_a_digest_sees_a_changed_value(change: dict[str, object]) -> None:
 
 
 def test_a_replica_counts_and_refuses_a_change_of_a_row_that_is_not_there() -> None:
-    replica = Replica()
+    replica = ShopReplica()
     replica.apply("items", "INSERT", None, {"id": 1})
     replica.apply("items", "UPDATE", {"id": 1}, {"id": 2})
     assert replica.rows["items"] == {(2,): {"id": 2}}
@@ -53,7 +53,7 @@ def test_the_bundled_files_are_those_that_the_truth_is_about() -> None:
 
 
 def test_the_bundled_files_replayed_give_what_the_server_held() -> None:
-    replica = Replica()
+    replica = ShopReplica()
     for batch in decode_files(binlog_files()):
         table = batch.schema.metadata[b"canal.table"].decode()
         for row in batch.to_pylist():

@@ -12,7 +12,7 @@ import pytest
 from ray_canal.destination.decode_window import DecodeWindow
 from ray_canal.destination.ports import Fetched
 from ray_canal.destination.pump import Pump
-from ray_canal.destination.stages import Reading
+from ray_canal.destination.stages import FetchReport
 from tests.local_destination import instance
 from tests.local_runtime import LocalRuntime
 from tests.simulation.virtual_time import virtual_time
@@ -33,7 +33,7 @@ class Timers:
     def next(self) -> Callable[[], Awaitable[Fetched]]:
         async def fetched() -> Fetched:
             if not self._gaps:
-                return Fetched(reading=Reading(False, True, 0.0, 0.0))
+                return Fetched(reading=FetchReport(False, True, 0.0, 0.0))
             await asyncio.sleep(self._gaps.pop(0))
             self.demand += 1
             self.demand_max = max(self.demand_max, self.demand)

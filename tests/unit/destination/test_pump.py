@@ -15,7 +15,7 @@ from ray_canal.destination import pump
 from ray_canal.destination.fused_upstream import transaction_buffer
 from ray_canal.destination.ports import Fetched, Upstream
 from ray_canal.destination.pump import Pump
-from ray_canal.destination.stages import Reading
+from ray_canal.destination.stages import FetchReport
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.position import BINLOG_START, EntryPosition, SourceIdentity
@@ -48,7 +48,7 @@ class Made:
         async def fetched() -> Fetched:
             await asyncio.sleep(0)
             if taken is None:
-                return Fetched(reading=Reading(False, True, 0.0, 0.0))
+                return Fetched(reading=FetchReport(False, True, 0.0, 0.0))
             info, chunk = taken
             return Fetched(info=info, payload=chunk)
 

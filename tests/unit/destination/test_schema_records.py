@@ -22,7 +22,7 @@ from ray_canal.model.position import EntryPosition, SourceIdentity
 from ray_canal.model.schema_record import Quarantined, Records
 from ray_canal.schema import keeper as schema_keeper
 from ray_canal.schema.keeper import SchemaKeeper
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 from tests.meta_conformance import record
 from tests.unit.schema.test_keeper import FILE, FakeServer, columns
 
@@ -124,11 +124,11 @@ async def many_statements(tmp_path: Path, cursor_moves: bool) -> None:
     at = 600
     for number in range(1_500):
         for sql in (f"create table tmp_{number} (x int)", f"drop table tmp_{number}"):
-            keeper.applied(ChunkHead(0, FILE, at, at + 100), at, sql, Session("db"))
+            keeper.applied(ChunkHead(0, FILE, at, at + 100), at, sql, StatementSession("db"))
             at += 100
         if number == 700:
             sql = "alter table t add b int"
-            keeper.applied(ChunkHead(0, FILE, at, at + 100), at, sql, Session("db"))
+            keeper.applied(ChunkHead(0, FILE, at, at + 100), at, sql, StatementSession("db"))
             at += 100
         if number % 50 == 49:
             cursor = EntryPosition(FILE, at if cursor_moves else 550)

@@ -12,7 +12,7 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import StoreConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.parsing import begin, event_parser
-from ray_canal.destination.snapshot_placer import Reading, SnapshotPlacer
+from ray_canal.destination.snapshot_placer import SnapshotAttempt, SnapshotPlacer
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.log.event_store import EventStore
@@ -21,7 +21,7 @@ from ray_canal.log.transaction_buffer import TransactionBuffer
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.start import Start
-from ray_canal.snapshot.changes import Part, touched_keys
+from ray_canal.snapshot.changes import LogPart, touched_keys
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
 from ray_canal.snapshot.marks import ExecutedLow
 from ray_canal.snapshot.plan import PlannedRange
@@ -111,7 +111,7 @@ def planned(number: int, name: tuple[str, str]) -> PlannedRange:
 
 def of_keys(keys: dict[tuple[str, str], tuple[str, ...]], log: Log) -> SnapshotPlacer:
     log.store.begin_reading(1, "1:s:2")
-    return SnapshotPlacer(log, Reading(1, "s", 2, "1:s:2", keys), LocalRuntime())
+    return SnapshotPlacer(log, SnapshotAttempt(1, "s", 2, "1:s:2", keys), LocalRuntime())
 
 
 def test_rows_wait_for_the_high_mark_and_go_between_transactions() -> None:
@@ -185,7 +185,7 @@ async def keys_are_told() -> None:
     expected: set[bytes] = set()
     while (found := await log.grow(placer)) is not None:
         info, chunk = found
-        part = Part(info, chunk, 0, len(info.entries), True, high)
+        part = LogPart(info, chunk, 0, len(info.entries), True, high)
         try:
             touched = touched_keys(part, lambda schema, table: keys.get((schema, table)))
         except TableMetaMismatch:

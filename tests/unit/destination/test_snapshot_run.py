@@ -22,7 +22,7 @@ from ray_canal.errors import ConfigError, ConnectionLost
 from ray_canal.filter import TableFilter
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.model.gtid import GtidSet
-from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger, TableProgress
+from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger, TableLedger
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.snapshot.governor import LoadReading
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
@@ -50,25 +50,25 @@ class Plan:
     def __init__(self, config: InstanceConfig, within: TableFilter) -> None:
         self.numbers = 0
 
-    def wanted(self, wishes: Any) -> tuple[TableProgress, ...]:
+    def wanted(self, wishes: Any) -> tuple[TableLedger, ...]:
         if wishes[0].tables == "none":
             raise ConfigError("no table to read matches 'none'")
         if wishes[0].tables in LEFT:
             done = (str(BORDERS - LEFT[wishes[0].tables]),)
-            return (TableProgress("d", "t", done=done),)
-        return TableProgress("d", "t"), TableProgress("d", "u")
+            return (TableLedger("d", "t", done=done),)
+        return TableLedger("d", "t"), TableLedger("d", "u")
 
-    def find(self, number: int, progress: TableProgress) -> SnapshotTable:
+    def find(self, number: int, progress: TableLedger) -> SnapshotTable:
         return TABLE
 
     def made(self, table: SnapshotTable) -> str:
         return "server|then"
 
-    def begin(self, number: int, progress: TableProgress) -> TableProgress:
+    def begin(self, number: int, progress: TableLedger) -> TableLedger:
         return progress.begun(("id",), (str(BORDERS),), ROWS * BORDERS, "server|then")
 
     def ranges(
-        self, number: int, progress: TableProgress, rows: Callable[[], int]
+        self, number: int, progress: TableLedger, rows: Callable[[], int]
     ) -> Iterator[PlannedRange]:
         assert rows() > 0
         first = 0 if progress.done is None else int(progress.done[0])

@@ -18,7 +18,7 @@ from ray_canal.model.snapshot_ledger import (
     PAUSED,
     RUNNING,
     Ledger,
-    TableProgress,
+    TableLedger,
 )
 from ray_canal.model.subscription import Subscription
 from tests.local_destination import ALL, destination_of, run
@@ -28,7 +28,7 @@ READING = "7:s:1"
 
 def ledger() -> Ledger:
     tables = tuple(
-        TableProgress("d", name).begun(("id",), ("9",), 100) for name in ("small", "large")
+        TableLedger("d", name).begun(("id",), ("9",), 100) for name in ("small", "large")
     )
     return replace(new_ledger((), "s"), tables=tables, attempt=1)
 

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import flight
 
 from ray_canal.config import FlightConfig
-from ray_canal.flight.logins import Logins
+from ray_canal.flight.logins import FlightLogins
 from ray_canal.server.access import Access
 
 HANDSHAKE = SimpleNamespace(method=flight.FlightMethod.HANDSHAKE)
@@ -29,9 +29,9 @@ class Clock:
         return self.now
 
 
-def logins(clock: Clock, tokens_max: int = 2, **config: Any) -> Logins:
+def logins(clock: Clock, tokens_max: int = 2, **config: Any) -> FlightLogins:
     access = Access(FlightConfig(**{"password": "p:q", **config}))
-    return Logins(access, 10.0, tokens_max, clock)
+    return FlightLogins(access, 10.0, tokens_max, clock)
 
 
 def bearer(call: Any) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.client.flight_wire import Answer, packed_call
+from ray_canal.client.flight_wire import CallAnswer, packed_call
 from ray_canal.destination.api import (
     AckRequest,
     ClientRequest,
@@ -56,7 +56,7 @@ class Client:
 
     def make(self, method: Any, request: ClientRequest) -> Any:
         data = self.calls.call(self.user, packed_call("d", method, request))
-        return Answer.model_validate_json(data).result()
+        return CallAnswer.model_validate_json(data).result()
 
     def get(self, client_id: int = 55) -> list[str]:
         request = GetRequest(client_id=client_id, holder="h", batch_size=1, timeout=None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ray_canal.log.snapshot_sequencer import Rows, SnapshotSequencer
+from ray_canal.log.snapshot_sequencer import ReadRange, SnapshotSequencer
 
 SCHEDULES = 10_000
 KEYS = 12
@@ -128,7 +128,7 @@ class Reading:
     number: int
     first: int
     last: int
-    rows: Rows[tuple[int, ...], int] | None = None
+    rows: ReadRange[tuple[int, ...], int] | None = None
 
 
 class Wrong(Exception):
@@ -219,7 +219,7 @@ class Schedule:
             world.step()
         self.chunks[mine.number] = seen
         high = 0 if self.rule == "it does not wait for the high mark" else len(world.log)
-        mine.rows = Rows(mine.number, TABLE, low, high)
+        mine.rows = ReadRange(mine.number, TABLE, low, high)
         while self.reading and (rows := self.reading[0].rows) is not None:
             self.sequencer.read(rows)
             self.reading.popleft()
@@ -281,9 +281,9 @@ def test_what_every_later_chunk_has_seen_is_forgotten() -> None:
     assert sequencer.remembered == 100
     sequencer.begin(0)
     sequencer.begin(1)
-    sequencer.read(Rows(0, TABLE, Seen(frozenset(range(90))), 100))
+    sequencer.read(ReadRange(0, TABLE, Seen(frozenset(range(90))), 100))
     assert sequencer.remembered == 100  # the other one may have begun before
-    sequencer.read(Rows(1, TABLE, Seen(frozenset(range(80))), 101))
+    sequencer.read(ReadRange(1, TABLE, Seen(frozenset(range(80))), 101))
     assert sequencer.remembered == 20
     [(number, touched)] = sequencer.due(100)
     assert (number, touched) == (0, set(map(key_bytes, range(90, 100))))
@@ -298,7 +298,7 @@ def test_a_mark_of_now_lets_forget_but_for_what_is_being_read() -> None:
     sequencer.begin(0)
     sequencer.seen(Seen(frozenset(range(90))))
     assert sequencer.remembered == 40
-    sequencer.read(Rows(0, TABLE, Seen(frozenset(range(70))), 100))
+    sequencer.read(ReadRange(0, TABLE, Seen(frozenset(range(70))), 100))
     assert sequencer.remembered == 30
     sequencer.due(100)
     sequencer.seen(Seen(frozenset(range(100))))
@@ -309,7 +309,7 @@ def test_chunks_are_placed_in_the_order_in_which_they_were_read() -> None:
     sequencer = SnapshotSequencer[tuple[int, ...], int]()
     for number, high in ((0, 5), (1, 3), (2, 9)):
         sequencer.begin(number)
-        sequencer.read(Rows(number, TABLE, Seen(frozenset()), high))
+        sequencer.read(ReadRange(number, TABLE, Seen(frozenset()), high))
     assert sequencer.due(4) == []
     assert [placed.number for placed in sequencer.due(6)] == [0, 1]
     assert sequencer.waiting == 1

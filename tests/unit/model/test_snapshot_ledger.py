@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ray_canal.errors import ConfigError
-from ray_canal.model.snapshot_ledger import DONE, Ledger, TableProgress, restarted
+from ray_canal.model.snapshot_ledger import DONE, Ledger, TableLedger, restarted
 from ray_canal.model.snapshot_wish import SnapshotWish
 
-TABLE = TableProgress("shop", "orders", "id > 3", ("id",))
+TABLE = TableLedger("shop", "orders", "id > 3", ("id",))
 
 
 def ledger() -> Ledger:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from ray_canal.schema.history import SchemaHistory, place_of
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 
 FILE = "mysql-bin.000009"
 
 
-SESSION = Session("db")
+SESSION = StatementSession("db")
 
 
 class Log:
     """A history to which statements are applied 100 bytes apart."""
 
-    def __init__(self, *statements: str, session: Session = SESSION) -> None:
+    def __init__(self, *statements: str, session: StatementSession = SESSION) -> None:
         self.history = SchemaHistory()
         self.session = session
         self.at = 0

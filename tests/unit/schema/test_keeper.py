@@ -14,11 +14,11 @@ from ray_canal.model.schema_record import CatalogSnapshot, SchemaRecord, TableSt
 from ray_canal.schema.ddl.create_table import parse_tables
 from ray_canal.schema.history import place_of
 from ray_canal.schema.keeper import SchemaKeeper
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 from ray_canal.types import mysql
 
 FILE = "bin.000003"
-SESSION = Session("db")
+SESSION = StatementSession("db")
 
 
 class FakeServer:

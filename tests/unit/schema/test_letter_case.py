@@ -12,11 +12,11 @@ from ray_canal.schema.ddl.words import Dialect
 from ray_canal.schema.history import SchemaHistory, place_of
 from ray_canal.schema.names import Names
 from ray_canal.schema.registry import SchemaRegistry
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 from ray_canal.types import mysql
 
 FILE = "mysql-bin.000009"
-SESSION = Session("Shop", dialect=Dialect(mariadb=False))
+SESSION = StatementSession("Shop", dialect=Dialect(mariadb=False))
 TWO = TableMap(1, "shop", "orders", (mysql.LONG, mysql.LONG), (0, 0), (True, True))
 
 

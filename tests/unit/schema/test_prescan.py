@@ -17,7 +17,7 @@ from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.names import Names
 from ray_canal.schema.prescan import touched
 from ray_canal.schema.registry import SchemaRegistry
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 from ray_canal.types import mysql
 from tests.unit.schema.test_keeper import FILE, SESSION, FakeServer, columns
 
@@ -129,7 +129,9 @@ def test_a_start_before_a_known_snapshot_reaches_back_from_it() -> None:
     first = SchemaKeeper(server)
     records = list(first.begin([], "uuid", EntryPosition(FILE, at[-1])))
     assert server.read == []
-    first.applied(ChunkHead(0, FILE, 900, 999), 900, "alter table t add later int", Session("db"))
+    first.applied(
+        ChunkHead(0, FILE, 900, 999), 900, "alter table t add later int", StatementSession("db")
+    )
     records += first.take_records()
     server.at = 2000
     earlier = SchemaKeeper(server)

@@ -6,10 +6,10 @@ from ray_canal.model.schema_record import CatalogSnapshot, SchemaRecord, TableSt
 from ray_canal.schema.ddl.create_table import parse_tables
 from ray_canal.schema.records import ddl_record, snapshot_record, table_record
 from ray_canal.schema.table_changes import known_tables, newest_version, table_changes
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 
 LOG, FILE = "uuid#1", "bin.000001"
-SESSION = Session("db")
+SESSION = StatementSession("db")
 
 
 def state(sql: str) -> TableState:

@@ -16,7 +16,7 @@ from ray_canal.demo import binlog_files, expected
 from ray_canal.demo.truth import digest
 from ray_canal.sinks.delta import DeltaFile, merge_changes
 from ray_canal.sinks.port import SinkError
-from ray_canal.views.row_places import Place, place_at
+from ray_canal.views.row_places import RowPlace, place_at
 
 IMAGE = pa.struct([("Id", pa.uint16()), ("v", pa.string())])
 SCHEMA = pa.schema(
@@ -114,7 +114,7 @@ def test_a_compaction_beside_a_writer_loses_nothing(tmp_path: Path) -> None:
             DeltaFile(uri, "care").compact()
             assert DeltaFile(uri, "care").vacuum(0) > 0
     assert {row["Id"]: row["v"] for row in rows_of(uri)} == rows
-    assert DeltaFile(uri, "a").place == Place(1, 3, 49, 0)
+    assert DeltaFile(uri, "a").place == RowPlace(1, 3, 49, 0)
 
 
 def test_batches_of_the_log_with_ddl_among_them(tmp_path: Path) -> None:
@@ -144,5 +144,5 @@ def test_a_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
     table.create(pa.schema([("id", pa.int32())]))
     rows = pa.table({"id": pa.array([1 << 40], pa.int64())})
     with pytest.raises(SinkError, match="column id is int32") as caught:
-        table.merge(["id"], rows.slice(1), rows, Place(1, 1, 1, 1))
+        table.merge(["id"], rows.slice(1), rows, RowPlace(1, 1, 1, 1))
     assert caught.value.kind == "schema"

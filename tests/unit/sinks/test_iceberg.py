@@ -13,7 +13,7 @@ from ray_canal.config.sink import LakeConfig
 from ray_canal.sinks.iceberg import IcebergLake
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName
-from ray_canal.views.row_places import Place
+from ray_canal.views.row_places import RowPlace
 from tests.unit.sinks.test_lake import options
 
 NAME = TableName("shop", "t")
@@ -51,39 +51,39 @@ def test_keys_of_several_columns(lakes: list[IcebergLake]) -> None:
         gone = [key for key in truth if key not in ups and pick.random() < 0.3]
         deletes = rows(*((a, b, 0) for a, b in gone)).select(KEY)
         lake.merge(NAME, KEY, deletes, rows(*((*key, v) for key, v in ups.items())),
-                   Place(1, 1, step, 0))  # fmt: skip
+                   RowPlace(1, 1, step, 0))  # fmt: skip
         for key in gone:
             del truth[key]
         truth.update(ups)
         assert held(lake) == truth
-    assert lake.place(NAME) == Place(1, 1, 11, 0)
+    assert lake.place(NAME) == RowPlace(1, 1, 11, 0)
 
 
 def test_of_two_writers_the_one_that_is_behind_fails(lakes: list[IcebergLake]) -> None:
     first, second = lakes
     nothing = rows().select(KEY)
     assert second.find(NAME) is not None  # it has looked
-    first.merge(NAME, KEY, nothing, rows((1, "x", 1)), Place(1, 1, 1, 0))
+    first.merge(NAME, KEY, nothing, rows((1, "x", 1)), RowPlace(1, 1, 1, 0))
     for _ in range(2):  # also from the empty table on
         with pytest.raises(SinkError) as caught:
-            second.merge(NAME, KEY, nothing, rows((1, "x", 7)), Place(1, 1, 1, 0))
+            second.merge(NAME, KEY, nothing, rows((1, "x", 7)), RowPlace(1, 1, 1, 0))
         assert caught.value.kind == "retry"
         second.open()
         assert second.place(NAME) == first.place(NAME)
-        first.merge(NAME, KEY, nothing, rows((1, "x", 2)), Place(1, 1, 2, 0))
+        first.merge(NAME, KEY, nothing, rows((1, "x", 2)), RowPlace(1, 1, 2, 0))
     assert held(first) == {(1, "x"): 2}
 
 
 def test_tables_change(lakes: list[IcebergLake]) -> None:
     lake = lakes[0]
-    lake.merge(NAME, KEY, rows().select(KEY), rows((1, "x", 1)), Place(1, 1, 1, 0))
+    lake.merge(NAME, KEY, rows().select(KEY), rows((1, "x", 1)), RowPlace(1, 1, 1, 0))
     lake.add(NAME, [ColumnSpec("n", pa.uint8())])
     lake.change(NAME, [ColumnSpec("a", pa.int64())])
     lake.remove(NAME, ["v"])
     with pytest.raises(SinkError):
         lake.change(NAME, [ColumnSpec("a", pa.int32()), ColumnSpec("b", pa.int32())])
     to = TableName("other", "u")
-    lake.now = Place(1, 1, 5, 0)
+    lake.now = RowPlace(1, 1, 5, 0)
     lake.move(NAME, to)
     assert lake.find(NAME) is None
     found = lake.find(to)
@@ -93,7 +93,7 @@ def test_tables_change(lakes: list[IcebergLake]) -> None:
     assert lake.has_rows(to)
     lake.empty(to)
     assert not lake.has_rows(to)
-    assert lake.place(to) == Place(1, 1, 5, 0)
+    assert lake.place(to) == RowPlace(1, 1, 5, 0)
     assert lake.compact(to, True, 0).endswith("old snapshots forgotten")
     lake.drop(to)
     assert lake.find(to) is None

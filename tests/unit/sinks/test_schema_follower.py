@@ -25,7 +25,7 @@ from ray_canal.sinks.open import lake_of
 from ray_canal.sinks.port import Changed, SinkError
 from ray_canal.sinks.schema_follower import TableName
 from ray_canal.views.arrow import arrow_schema
-from ray_canal.views.row_places import Place
+from ray_canal.views.row_places import RowPlace
 from tests.in_process_sink import sink_config
 from tests.unit.sinks.test_lake import options
 
@@ -157,7 +157,7 @@ def test_tables_of_a_lake_are_renamed_once(kind: str, tmp_path: Path) -> None:
     nothing = pa.table({"id": pa.array([], pa.int32())})
     for name, value in (("a", 1), ("b", 2)):
         new = pa.table({"id": pa.array([1], pa.int32()), "v0": pa.array([value], pa.int32())})
-        first.merge(TableName("s", name), ["id"], nothing, new, Place(0, 1, 50, 0, "b.1"))
+        first.merge(TableName("s", name), ["id"], nothing, new, RowPlace(0, 1, 50, 0, "b.1"))
     chain = [at(90, step) for step in (*renamed("a", "old"), *renamed("b", "a"))]
     for _ in range(2):  # the second time by a run that does not know of the first
         shop.follow(chain)

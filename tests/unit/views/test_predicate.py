@@ -14,7 +14,7 @@ import pytest
 
 from ray_canal.errors import ConfigError
 from ray_canal.views.predicate import Predicate, parse
-from ray_canal.views.sql_values import Kind, kind_of, number_type
+from ray_canal.views.sql_values import ValueKind, kind_of, number_type
 from tests.unit.views.changes import batch_of
 
 COLUMNS = {"i": pa.int32(), "j": pa.int64(), "f": pa.float64(), "s": pa.string(), "t": pa.string()}
@@ -321,9 +321,10 @@ def test_a_number_out_of_its_range_is_told() -> None:
 
 def test_kinds_and_number_types() -> None:
     kinds = [kind_of(kind) for kind in TYPED.values()]
-    assert kinds[:5] == [Kind.NUMBER] * 5
+    assert kinds[:5] == [ValueKind.NUMBER] * 5
     assert kinds[5:11] == [
-        Kind.TEXT, Kind.BYTES, Kind.MOMENT, Kind.MOMENT, Kind.INSTANT, Kind.SPAN,
+        ValueKind.TEXT, ValueKind.BYTES, ValueKind.MOMENT,
+        ValueKind.MOMENT, ValueKind.INSTANT, ValueKind.SPAN,
     ]  # fmt: skip
     assert number_type(pa.int8(), pa.uint32()) == pa.int64()
     assert number_type(pa.uint64(), pa.int8()) == pa.decimal128(20, 0)

@@ -28,7 +28,7 @@ def walked(data: bytes, room: int = 2000, **start: Any) -> Any:
             "id_bytes": 6, **start}  # fmt: skip
     found, gtids = np.zeros(room + 1, EVENT), np.zeros(room, GTID)
     bodies, state = np.empty((room, 2), np.int64), np.zeros(w.STATE_FIELDS, np.int64)
-    fields = w.Found(
+    fields = w.WalkOutput(
         events=found, bodies=bodies.reshape(-1), questions=np.zeros(1 + room, np.int64),
         gtids=np.ndarray((gtids.nbytes,), np.uint8, gtids.data),
         seconds=np.empty(room, np.int64), state=state,
@@ -38,7 +38,9 @@ def walked(data: bytes, room: int = 2000, **start: Any) -> Any:
         np.empty((m.MAP_FIELDS, room), np.int64), *hashed, np.zeros(m.COUNTS, np.int64)
     )
     source = read_only(np.frombuffer(data, np.uint8))
-    code, at, entries, kind = w.walk(source, tuple(w.Start(**head)), tuple(fields), tuple(tables))
+    code, at, entries, kind = w.walk(
+        source, tuple(w.WalkStart(**head)), tuple(fields), tuple(tables)
+    )
     return (code, at, kind), found[:entries], bodies[:entries], gtids[: state[w.GTIDS]]
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ray_canal.binlog.plan import Plan, note_runs
+from ray_canal.binlog.plan import DecodePlan, note_runs
 from ray_canal.kernels.rows import fill, rows, wire
 from ray_canal.kernels.rows.arrays import ColumnArrays, MeasureArrays
 from ray_canal.types.charset_tables import tables
@@ -21,7 +21,7 @@ _TAILS = (0, 7, 8, 100)  # bytes behind the event; the last images of a chunk ha
 class Made(NamedTuple):
     """An event of version 1 that inserts into a table of made-up columns."""
 
-    plan: Plan
+    plan: DecodePlan
     body: bytes
     places: list[list[int]]  # by row and column; -1: NULL, or not in the image
     string_bytes: list[int]  # by column
@@ -59,7 +59,7 @@ def made(rng: random.Random, whole: bool) -> Made:
             string_bytes[column] += length if size < 0 else 0
         places.append(row)
         row_ends.append(len(body))
-    return Made(Plan(plan, ()), body, places, string_bytes, row_ends)
+    return Made(DecodePlan(plan, ()), body, places, string_bytes, row_ends)
 
 
 def _bits(values: list[bool]) -> bytes:

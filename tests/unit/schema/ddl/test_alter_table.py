@@ -8,7 +8,7 @@ from ray_canal.schema.ddl.alter_table import read_alter
 from ray_canal.schema.ddl.altered import altered
 from ray_canal.schema.ddl.create_table import read_create
 from ray_canal.schema.ddl.words import Words
-from ray_canal.schema.table_state import DdlNotApplied, Session, TableState
+from ray_canal.schema.table_state import DdlNotApplied, StatementSession, TableState
 
 TABLE = (
     "CREATE TABLE t (a int PRIMARY KEY, b varchar(9), c text, d binary(3)) CHARSET=latin1"
@@ -16,13 +16,13 @@ TABLE = (
 
 
 def table(sql: str = TABLE) -> TableState:
-    create = read_create(Words(sql), Session("s"))
+    create = read_create(Words(sql), StatementSession("s"))
     assert create is not None
     return create.state("")
 
 
 def after(actions: str, sql: str = TABLE) -> TableState:
-    change = read_alter(Words(f"t {actions}"), Session("s"))
+    change = read_alter(Words(f"t {actions}"), StatementSession("s"))
     return altered(table(sql), change, "utf8mb4")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ray_canal.schema.ddl.words import Dialect
 from ray_canal.schema.history import place_of
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 from tests.unit.schema.ddl_log import FILE, Log
 
 
@@ -77,7 +77,7 @@ def test_databases_default_character_sets() -> None:
         "create table x.v like x.t",
         "create database y",
         "create table y.t (a char, b char ascii, c nchar)",
-        session=Session("db", "koi8r"),
+        session=StatementSession("db", "koi8r"),
     )
 
     def charsets(schema: str, table: str) -> list[str]:
@@ -99,5 +99,5 @@ def test_a_dialect_decides_about_comments_and_quotes() -> None:
         (Dialect(True, 101100, 4), "a d e"),
         (Dialect(None, 0, 4), "a b c d e"),
     ):
-        log = Log(sql, session=Session("db", "", dialect))
+        log = Log(sql, session=StatementSession("db", "", dialect))
         assert log.columns("t") == columns

@@ -12,13 +12,16 @@ from ray_canal.schema.ddl.words import Dialect
 from ray_canal.schema.history import SchemaHistory, place_of
 from ray_canal.schema.records import load_history, snapshot_record
 from ray_canal.schema.registry import SchemaRegistry
-from ray_canal.schema.table_state import Session, TableState
+from ray_canal.schema.table_state import StatementSession, TableState
 from ray_canal.types import mysql
 
-MARIADB, MYSQL = Session("s", "utf8mb4", Dialect(True)), Session("s", "utf8mb4", Dialect(False))
+MARIADB, MYSQL = (
+    StatementSession("s", "utf8mb4", Dialect(True)),
+    StatementSession("s", "utf8mb4", Dialect(False)),
+)
 
 
-def after(*statements: str, session: Session = MARIADB) -> TableState:
+def after(*statements: str, session: StatementSession = MARIADB) -> TableState:
     """Table t after statements on it."""
     history = SchemaHistory()
     for at, sql in enumerate(statements):

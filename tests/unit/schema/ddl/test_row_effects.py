@@ -8,7 +8,7 @@ from ray_canal.binlog.parsed import QueryEvent
 from ray_canal.schema.ddl.row_effects import RowEffects, with_effects
 from ray_canal.schema.ddl.statements import classify
 from ray_canal.schema.ddl.words import MODE_ANSI_QUOTES, Dialect
-from ray_canal.schema.table_state import Session
+from ray_canal.schema.table_state import StatementSession
 
 TABLES = [("db", "a"), ("db", "b"), ("other", "c")]
 
@@ -21,7 +21,7 @@ def effects(sql: str, reader: RowEffects | None = None, thread: int = 1, **sessi
     def tables_of(schema: str) -> list[tuple[str, str]]:
         return [name for name in TABLES if name[0] == schema]
 
-    found = reader.of(event, Session(schema="db", **session), tables_of)  # type: ignore[arg-type]
+    found = reader.of(event, StatementSession(schema="db", **session), tables_of)  # type: ignore[arg-type]
     assert [effect.ordinal for effect in found] == list(range(len(found)))
     texts = []
     for effect in found:
@@ -107,7 +107,7 @@ def test_the_server_reads_its_own_quotes() -> None:
 
 def test_an_annotation_is_not_executed() -> None:
     event = QueryEvent("db", "truncate t", 1, 4, 0, is_annotation=True)
-    assert RowEffects().of(event, Session(), lambda _: []) == []
+    assert RowEffects().of(event, StatementSession(), lambda _: []) == []
 
 
 def test_temporary_tables_concern_nobody() -> None:
@@ -128,14 +128,14 @@ def test_an_alter_that_failed_did_nothing() -> None:
 
 def test_each_record_has_its_tables_effects() -> None:
     event = QueryEvent("db", "drop table a, b", 1, 4, 0)
-    found = RowEffects().of(event, Session(schema="db"), lambda _: [])
+    found = RowEffects().of(event, StatementSession(schema="db"), lambda _: [])
     records = with_effects(classify(event), found)
     assert [[e.table for e in record.effects] for record in records] == [["a"], ["b"]]
     event = QueryEvent("db", "rename table a to x, b to a, x to b", 1, 4, 0)
-    found = RowEffects().of(event, Session(schema="db"), lambda _: [])
+    found = RowEffects().of(event, StatementSession(schema="db"), lambda _: [])
     records = with_effects(classify(event), found)
     assert [[e.table for e in r.effects] for r in records] == [["x", "a"], ["a", "b"], ["b", "x"]]
     event = QueryEvent("db", "drop database db", 1, 4, 0)
-    found = RowEffects().of(event, Session(), lambda _: TABLES[:2])
+    found = RowEffects().of(event, StatementSession(), lambda _: TABLES[:2])
     [record] = with_effects(classify(event), found)
     assert [e.table for e in record.effects] == ["a", "b"]
