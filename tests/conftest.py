@@ -13,16 +13,10 @@ pytest_plugins = [
 ]
 
 
-_REAL_PARTS = ("tests/integration", "tests/spark", "tests/fault", "tests/test_docs.py")
-"""Where tests use servers, Ray or Spark: processes that answer late on a busy machine."""
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what uses the session's Ray: such tests run one after the other. What uses real parts is
-    run once more after an error; wrong rows, which are an AssertionError, fail at once."""
-    real_parts = tuple(str(config.rootpath / each) for each in _REAL_PARTS)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses the session's Ray: such tests run one after the other. A test that errs, as by
+    a time limit on a busy machine, runs once more; wrong rows, an AssertionError, fail at once."""
     for item in items:
         if "local_ray" in getattr(item, "fixturenames", ()):
             item.add_marker("ray")
-        if str(item.path).startswith(real_parts):
-            item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=["AssertionError"]))
+        item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=["AssertionError"]))

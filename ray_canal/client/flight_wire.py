@@ -188,7 +188,7 @@ class Head(BaseModel):
         return MessageHead(parts=parts, **{name: getattr(self, name) for name in _PLAIN})
 
 
-_PLAIN = [each.name for each in fields(MessageHead) if each.name not in ("parts", "lent")]
+_PLAIN = [each.name for each in fields(MessageHead) if each.name not in ("parts", "untracked")]
 
 
 class Call(BaseModel):

@@ -134,7 +134,7 @@ class Message:
         return self._chunks
 
     def hold(self, *, always: bool = False) -> None:
-        """Fetch what is only lent; `always`: whatever is not on disk. Raises InstanceRestarted: it
+        """Fetch what is untracked; `always`: whatever is not on disk. Raises InstanceRestarted: it
         is gone already, and comes again."""
         if self.has_to_fetch(always=always):
             self._chunks = self.chunks
@@ -143,7 +143,7 @@ class Message:
         """Return whether `hold` has chunks to fetch."""
         if self._chunks is not None or not self.head.parts:
             return False
-        return self.head.lent or (always and not any(part.on_disk for part in self.head.parts))
+        return self.head.untracked or (always and not any(part.on_disk for part in self.head.parts))
 
     def _parts(self) -> Iterator[tuple[MessagePart, DecodedChunk]]:
         """Parts with their chunks. Where some are on disk, one at a time, each as long as it is

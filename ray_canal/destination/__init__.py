@@ -15,7 +15,7 @@ Where to look first:
     who is behind         catch_up.py and catch_ups.py (a stream of one's own), placement.py,
                           pipeline_lookup.py (whose log is read), after_purge.py
     who is silent         attendance.py (who last called when), expiry.py, departures.py
-    what a get hands out  message_head.py, handed_out.py (answers that were lost), arrivals.py
+    what a get hands out  log_pipeline.py, handed_out.py (answers that were lost), arrivals.py
                           (a new TCP connection ends the gets of the one before), loop_acks.py
     what is kept          records.py (all of it), subscriber_table.py, batch_id_record.py,
                           filter_record.py, start_record.py, timeline_record.py, schema_records.py

@@ -10,23 +10,23 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar, cast
 
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.disk_state import DiskState
 from ray_canal.destination.failures import chunks_lost_error
-from ray_canal.destination.message_head import head_of
 from ray_canal.destination.ports import Runtime, Spill
 from ray_canal.destination.pump import Pump
 from ray_canal.destination.wakeup import NEVER, Wakeup, wait_with_timeout
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.log import spill_folder
-from ray_canal.log.batch import Batch, BatchPart
+from ray_canal.log.batch import Batch
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.ring import Slot
 from ray_canal.log.segment import Segment
 from ray_canal.log.transaction_buffer import LogChunk
-from ray_canal.model.message import MessageHead, Payload
+from ray_canal.model.message import MessageHead, MessagePart, Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.reports import DiskReport
 from ray_canal.model.schema_record import SchemaRecord
@@ -278,14 +278,29 @@ class LogPipeline:
         they are."""
         untracked = untracked and not batch.on_disk
 
-        def payload_of(part: BatchPart) -> Payload:
+        def payload_of(part: MessagePart) -> Payload:
             if part.on_disk:
                 assert self._spill is not None
                 return self._spill.payload(cast(Segment, part.payload))
             return self._runtime.untracked(part.payload) if untracked else part.payload
 
-        return head_of(
-            batch, epoch, timeline, self._config, payload_of, untracked=untracked
+        config = self._config
+        return MessageHead(
+            batch.id,
+            epoch,
+            tuple(replace(part, payload=payload_of(part)) for part in batch.parts),
+            batch.entry_count,
+            batch.row_count,
+            batch.range.start,
+            batch.range.end,
+            ack=batch.range.ack,
+            time_zone=config.time_zone,
+            gtid=config.source.gtid,
+            fields=config.filter.fields,
+            black_fields=config.filter.black_fields,
+            irregular_dates=config.irregular_dates,
+            timeline=timeline,
+            untracked=untracked,
         )
 
     async def drained(self) -> None:

@@ -9,24 +9,8 @@ import numpy as np
 from ray_canal.log.ring import Slot
 from ray_canal.log.subscriber import Subscriber
 from ray_canal.model.arrays import Bools, Int64s
-from ray_canal.model.log_context import OpenTransaction
-from ray_canal.model.message import Payload
+from ray_canal.model.message import MessagePart
 from ray_canal.model.position import EntryPosition
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPart:
-    """Entries [first, last) of one chunk, those with a true `mask` (None: all). `payload` is what
-    the chunk was put with, or `on_disk` its segment. `open`, `tables`: as of MessagePart."""
-
-    payload: Payload
-    first: int
-    last: int
-    mask: Bools | None
-    gtid_set: str  # executed before the chunk
-    on_disk: bool = False
-    open: OpenTransaction | None = None
-    tables: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +25,11 @@ class PositionRange:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The answer to one get. Its id rises by one per batch and subscriber."""
+    """The answer to one get. Its id rises by one per batch and subscriber. The payload of a part is
+    what the chunk was put with, or its segment on disk."""
 
     id: int
-    parts: tuple[BatchPart, ...]
+    parts: tuple[MessagePart, ...]
     entry_count: int
     row_count: int
     range: PositionRange
@@ -111,10 +96,10 @@ def batch_of(
     )
 
 
-def _part(subscriber: Subscriber, one: Taken) -> BatchPart:
+def _part(subscriber: Subscriber, one: Taken) -> MessagePart:
     slot, is_open, view = one.slot, one.slot.open, subscriber.view(one.slot)
     assert view is not None
-    return BatchPart(
+    return MessagePart(
         slot.payload,
         max(one.first, view.consumed),
         one.last,

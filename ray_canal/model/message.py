@@ -66,4 +66,4 @@ class MessageHead:
     black_fields: str = ""
     irregular_dates: Literal["null", "error"] = "null"
     timeline: int = 0
-    lent: bool = False  # the payloads are the store's alone: to be fetched before it lets them go
+    untracked: bool = False  # payloads are only valid until the store lets its chunks go

@@ -203,7 +203,7 @@ class Changes:
 
     @cached_property
     def _view(self) -> Message:
-        head = replace(self.message.head, parts=(self.part,), lent=False)
+        head = replace(self.message.head, parts=(self.part,), untracked=False)
         return Message(head, lambda _: [self.chunk], transform=self.message.transform)
 
     @property

@@ -244,7 +244,7 @@ def test_the_call_for_the_next_message_acks_the_last_one_and_may_come_twice(
 def test_messages_can_be_read_after_the_log_has_let_them_go(
     mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
 ) -> None:
-    """A loop's large chunks are lent: nobody but the loop has them once they are acked."""
+    """A loop's large chunks are untracked: nobody but the loop has them once they are acked."""
     stop_after.append("kept")
     given = deployment(mysql97, "kept", tmp_path / "meta.db")
     given["instance"][0]["store"] = SMALL_LOG
@@ -253,15 +253,15 @@ def test_messages_can_be_read_after_the_log_has_let_them_go(
         connector.subscribe(r"kept\.t")
         filled(mysql97, "kept", *((first, ROWS // 4) for first in range(1, 4 * ROWS, ROWS // 4)))
         kept = []
-        rows = lent = 0
+        rows = untracked = 0
         for message in connector.messages(1024):
-            assert message.head.lent
-            lent += sum(isinstance(part.payload, Untracked) for part in message.head.parts)
+            assert message.head.untracked
+            untracked += sum(isinstance(part.payload, Untracked) for part in message.head.parts)
             kept.append(message)
             rows += message.row_count
             if rows >= 4 * ROWS:
                 break
-        assert lent > 0
+        assert untracked > 0
         assert connector.list_batch_ids() == []
         found = [
             number

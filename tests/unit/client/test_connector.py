@@ -14,7 +14,7 @@ from tests.driven_connector import both_connectors
 
 
 class Store:
-    """Hands out batches of one chunk, its number, for ever. Those in `gone` are lent in vain."""
+    """Hands out batches of one chunk, its number, for ever. Those in `gone` cannot be fetched."""
 
     destination = "x"
     has_batches = True
@@ -34,11 +34,11 @@ class Store:
         self._next += 1
         number = self._next - 1
         untracked = isinstance(request, PollRequest) and request.untracked
-        return MessageHead(number, 1, (MessagePart(number, 0, 1, None),), lent=untracked)
+        return MessageHead(number, 1, (MessagePart(number, 0, 1, None),), untracked=untracked)
 
     def message(self, head: MessageHead) -> Message:
         def load(payloads: list[Any]) -> list[Any]:
-            if head.lent and head.id in self.gone:
+            if head.untracked and head.id in self.gone:
                 raise InstanceRestarted("it is gone")
             self.fetched += payloads
             return payloads

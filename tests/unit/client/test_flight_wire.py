@@ -117,7 +117,7 @@ def test_heads() -> None:
     assert found.parts[0].mask.tolist() == mask.tolist()
     assert found.parts[0].open == part.open
     assert (found.parts[1].mask, found.parts[1].tables) == (None, b"\0\1\xff")
-    assert replace(found, parts=()) == replace(head, parts=(), lent=False)
+    assert replace(found, parts=()) == replace(head, parts=(), untracked=False)
 
 
 def test_small_chunks_come_with_their_message() -> None:

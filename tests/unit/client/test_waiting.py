@@ -24,19 +24,19 @@ class Transport:
         return "call_async", method.__name__, request.client_id
 
 
-def message(seen: list[str], *, lent: bool) -> Message:
+def message(seen: list[str], *, untracked: bool) -> Message:
     def load(payloads: list[Any]) -> list[Any]:
         seen.append(threading.current_thread().name)
         return payloads
 
-    return Message(MessageHead(1, 1, (MessagePart(5, 0, 1, None),), lent=lent), load)
+    return Message(MessageHead(1, 1, (MessagePart(5, 0, 1, None),), untracked=untracked), load)
 
 
 async def _story(waiting: Waiting) -> list[Any]:
     seen: list[Any] = [await waiting.call(DestinationApi.touch, ClientRequest(client_id=7))]
-    await waiting.hold(message(seen, lent=True), always=False)
-    await waiting.hold(message(seen, lent=False), always=False)
-    await waiting.hold(message(seen, lent=False), always=True)
+    await waiting.hold(message(seen, untracked=True), always=False)
+    await waiting.hold(message(seen, untracked=False), always=False)
+    await waiting.hold(message(seen, untracked=False), always=True)
 
     async def work() -> None:
         seen.append("worked")

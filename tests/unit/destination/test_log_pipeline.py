@@ -19,7 +19,9 @@ from ray_canal.errors import InstanceNotRunning
 from ray_canal.filter import TableFilter
 from ray_canal.log.subscriber import Terms
 from ray_canal.log.transaction_buffer import LogChunk
+from tests.local_destination import instance
 from tests.local_runtime import LocalRuntime
+from tests.unit.log.filled import filled, transactions
 
 EVERYTHING = Terms(TableFilter())
 
@@ -176,3 +178,26 @@ def test_what_is_on_disk_is_not_read_from_a_log_that_was_closed() -> None:
             await pipeline.read_back(1, 1)
 
     asyncio.run(asyncio.wait_for(closed(), 60))
+
+
+def test_a_message_says_how_its_batch_is_read_and_acked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(answered(monkeypatch))
+
+
+async def answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = filled(transactions(4), cuts=(3, 6), batch_mode="ITEMSIZE").get(1, 8)
+    assert batch is not None
+    config = instance(time_zone="Asia/Tokyo", filter={"black_fields": "shop.item:secret"})
+    runtime = LocalRuntime()
+    monkeypatch.setattr(runtime, "untracked", lambda payload: ("untracked", payload))
+    pipeline = LogPipeline(config, "", Wakeup(), None, runtime)
+    head = pipeline.message(batch, 7, 9, untracked=True)
+    assert [part.payload for part in head.parts] == [("untracked", each) for each in range(3)]
+    assert [(part.first, part.last) for part in head.parts] == [(0, 3), (0, 3), (0, 2)]
+    assert (head.id, head.epoch, head.timeline, head.untracked) == (batch.id, 7, 9, True)
+    assert (head.entry_count, head.row_count) == (8, 3)
+    range_ = batch.range
+    assert (head.start, head.end, head.ack) == (range_.start, range_.end, range_.ack)
+    assert (head.time_zone, head.black_fields) == ("Asia/Tokyo", "shop.item:secret")
+    assert not head.finished
+    assert [part.payload for part in pipeline.message(batch, 7, 9).parts] == [0, 1, 2]
