@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pika import BasicProperties
 
 from ray_canal.demo import binlog_files
 from ray_canal.sinks.broker_link import LinkError
@@ -46,16 +47,25 @@ def read(server: RabbitServer, stream: str) -> list[tuple[str, Any]]:
     return found
 
 
+END = "end-"
+
+
 def read_bytes(server: RabbitServer, stream: str) -> list[tuple[str, bytes]]:
+    """All that the stream has, up to a message that is put behind it for that."""
     found: list[tuple[str, bytes]] = []
     connection = server.connect()
     channel = connection.channel()
+    channel.confirm_delivery()
+    end = f"{END}{uuid.uuid4().hex}"
+    channel.basic_publish("", stream, b"", BasicProperties(message_id=end), mandatory=True)
     channel.basic_qos(prefetch_count=500)
     first = {"x-stream-offset": "first"}
-    for method, properties, body in channel.consume(stream, arguments=first, inactivity_timeout=1):
-        if method is None:
+    for method, properties, body in channel.consume(stream, arguments=first, inactivity_timeout=60):
+        assert method is not None, "the end is not to be seen"
+        if properties.message_id == end:
             break
-        found.append((properties.message_id, body))
+        if not properties.message_id.startswith(END):
+            found.append((properties.message_id, body))
         channel.basic_ack(method.delivery_tag)
     connection.close()
     return found
