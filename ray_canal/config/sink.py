@@ -93,12 +93,14 @@ class MirrorConfig(TablePolicy):
 class LakeConfig(TablePolicy):
     """Tables of a lake: of Delta below `path`, each in a folder `database`/`table`; of Iceberg in a
     catalog. `mode`: "upsert": the rows as they are; "append": every change. `options` are those of
-    the object store, or of the catalog."""
+    the object store, or of the catalog. `writers`: how many write the files of one table's commit
+    at once."""
 
     path: str = ""
     mode: Literal["upsert", "append"] = "upsert"
     options: dict[str, SecretText] = Field(default={})
     threads: int = Field(default=4, ge=1)
+    writers: int = Field(default=1, ge=1, le=1024)
 
     def resolved_options(self) -> dict[str, str]:
         """Return the options with their secrets. `file://…` is an address. Raises ConfigError."""

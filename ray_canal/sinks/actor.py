@@ -36,6 +36,7 @@ from ray_canal.malloc import keep_freed_memory
 from ray_canal.sinks.metrics import METRICS_PERIOD_S, SinkMetrics
 from ray_canal.sinks.open import make_sink, transform_of
 from ray_canal.sinks.port import Cursor
+from ray_canal.sinks.ray_writers import in_ray_tasks
 from ray_canal.sinks.runner import Runner
 
 logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class SinkActor:
         return Runner(
             config,
             lambda: connect(config.destination, config.client_id, namespace=namespace),
-            make_sink(config),
+            make_sink(config, in_ray_tasks),
             transform_of(config),
             self._places.get(config.name),
         )

@@ -27,6 +27,8 @@ from deltalake.exceptions import (
 
 from ray_canal.config.sink import LakeConfig
 from ray_canal.model.table_event import ERASE, TRUNCATE
+from ray_canal.sinks.delta_files import DeltaTarget, can_be_shared, merge_files
+from ray_canal.sinks.file_shares import ONE_WRITER, Spread, Writers, in_threads
 from ray_canal.sinks.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Kind, SinkError
@@ -91,10 +93,17 @@ def _apply_to_table(table: DeltaFile, batch: pa.RecordBatch, upto: RowPlace) -> 
 class DeltaFile:
     """One Delta table, as it was when it was opened or last written here."""
 
-    def __init__(self, uri: str, app: str, storage_options: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        uri: str,
+        app: str,
+        storage_options: dict[str, str] | None = None,
+        writers: Writers = ONE_WRITER,
+    ) -> None:
         self._uri = uri
         self._app = app
         self._options = storage_options
+        self._writers = writers
         self._table: DeltaTable | None = None
         self._noted: dict[str, str] = {}  # properties of a table that is not made yet
         with _translated(uri), contextlib.suppress(TableNotFoundError):
@@ -164,12 +173,15 @@ class DeltaFile:
         schema = self.schema
         rows = fitting(lake_table(upserts, True), schema, self._uri)
         gone = fitting(lake_table(deletes, True), schema, self._uri)
-        gone = _with_op(gone, "D")
-        source = pa.concat_tables([_with_op(rows, "U"), gone], promote_options="default")
+        source = pa.concat_tables(
+            [_with_op(rows, "U"), _with_op(gone, "D")], promote_options="default"
+        )
         on = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key)
         with _translated(self._uri):
             if not self.has_rows:
                 self._write(rows, upto)
+                return
+            if self._merge_files(key, gone, rows, schema, upto):
                 return
             (
                 self._opened.merge(
@@ -185,6 +197,20 @@ class DeltaFile:
                 .when_not_matched_insert_all(f"s.{_OP} = 'U'", except_cols=[_OP])
                 .execute()
             )
+
+    def _merge_files(
+        self, key: Sequence[str], gone: pa.Table, rows: pa.Table, schema: pa.Schema, upto: RowPlace
+    ) -> bool:
+        """Commit a net change that several write. Returns whether that could be done: a row that is
+        not given all columns keeps what it has in the others, which a merge alone sees to."""
+        table = self._opened
+        has_all = set(rows.column_names) == set(schema.names)
+        if self._writers.count == 1 or not has_all or not can_be_shared(table):
+            return False
+        touched = pa.concat_tables([rows.select(list(key)), gone.select(list(key))])
+        target = DeltaTarget(uri=self._uri, options=self._options, schema=schema, touched=touched)
+        commit = self._commit(upto, retries=0)
+        return merge_files(table, target, rows, self._writers, commit)
 
     def append(self, rows: pa.Table, upto: RowPlace) -> None:
         """Commit rows; new columns are added."""
@@ -273,21 +299,25 @@ class DeltaFile:
         found = self._opened.transaction_version(f"{self._app}#{part}")
         return None if found is None else int(found)
 
-    def _commit(self, upto: RowPlace | None, *, dropped: bool = False) -> CommitProperties:
+    def _commit(
+        self, upto: RowPlace | None, *, dropped: bool = False, retries: int | None = None
+    ) -> CommitProperties:
         places = [] if upto is None else list(zip(_PARTS, upto.key, strict=True))
         return CommitProperties(
             app_transactions=[
                 Transaction(f"{self._app}#{part}", version)
                 for part, version in [*places, ("dropped", int(dropped))]
-            ]
+            ],
+            max_commit_retries=retries,
         )
 
 
 class DeltaLake:
     """A `Lake` of lake.py."""
 
-    def __init__(self, sink: str, config: LakeConfig) -> None:
+    def __init__(self, sink: str, config: LakeConfig, spread: Spread = in_threads) -> None:
         self._app = f"ray_canal/{sink}"
+        self._writers = Writers(config.writers, spread)
         self._config = config
         self._files: dict[TableName, DeltaFile] = {}
         self.now = RowPlace(0, 0, 0, 0)
@@ -304,7 +334,7 @@ class DeltaLake:
         if found is None:
             options = self._config.resolved_options()
             uri = "/".join([self._config.path.rstrip("/"), *filter(None, name)])
-            found = self._files[name] = DeltaFile(uri, self._app, options or None)
+            found = self._files[name] = DeltaFile(uri, self._app, options or None, self._writers)
         return found
 
     def names(self) -> list[TableName]:

@@ -23,11 +23,13 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     ValidationError,
 )
-from pyiceberg.expressions import AlwaysTrue, In
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table, Transaction
 
 from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks.file_shares import Spread, Writers, in_threads
+from ray_canal.sinks.iceberg_files import write_files
 from ray_canal.sinks.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
@@ -40,8 +42,9 @@ _HOURS = 168
 class IcebergLake:
     """A `Lake` of lake.py."""
 
-    def __init__(self, sink: str, config: LakeConfig) -> None:
+    def __init__(self, sink: str, config: LakeConfig, spread: Spread = in_threads) -> None:
         self._property = f"ray_canal.{sink}"
+        self._writers = Writers(config.writers, spread)
         self._config = config
         self._catalog: Catalog | None = None
         self._tables: dict[TableName, Table | None] = {}
@@ -100,21 +103,19 @@ class IcebergLake:
         rows = fitting(lake_table(upserts, False), schema, str(name))
         gone = fitting(lake_table(deletes, False), schema, str(name))
         touched = pa.concat_tables([rows.select(list(key)), gone.select(list(key))])
+        rows = rows.cast(_schema_of(rows, schema))
         with _translated(str(name)):
-            matched = In(key[0], touched[key[0]].unique().to_pylist())
-            fields = tuple(key) if len(key) == 1 else ("*",)
-            found = table.scan(row_filter=matched, selected_fields=fields).to_arrow()
-            if len(key) > 1:  # rows that have the first column's value, and are not meant
-                rows = pa.concat_tables(
-                    [rows, _others(found, touched, key)], promote_options="permissive"
-                )
-            if not found.num_rows and not rows.num_rows:
+            written = write_files(table, touched, rows, self._writers)
+            if not written.removed and not written.added:
                 return
-            with self._commit(table, upto) as transaction:
-                if found.num_rows:
-                    transaction.delete(matched)
-                if rows.num_rows:
-                    transaction.append(rows.cast(_schema_of(rows, schema)))
+            with (
+                self._commit(table, upto) as transaction,
+                transaction.update_snapshot().overwrite() as snapshot,
+            ):
+                for file in written.removed:
+                    snapshot.delete_data_file(file)
+                for file in written.added:
+                    snapshot.append_data_file(file)
 
     def append(self, name: TableName, rows: pa.Table, upto: RowPlace) -> None:
         rows = lake_table(rows, False)
@@ -280,14 +281,6 @@ def _has_all(schema: pa.Schema, wanted: pa.Schema) -> bool:
         ):
             return False
     return True
-
-
-def _others(found: pa.Table, touched: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return rows whose whole key is not among those that are touched."""
-    keys = found.select(list(key)).cast(touched.schema)
-    numbered = keys.append_column("canal_row", pa.array(range(found.num_rows), pa.int64()))
-    left = numbered.join(touched, list(key), join_type="left anti")
-    return found.take(left["canal_row"].sort())
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ray_canal.client.connecting import connect
 from ray_canal.config import CanalConfig, SinkConfig, load
 from ray_canal.errors import ConfigError
+from ray_canal.sinks.file_shares import Spread, in_threads
 from ray_canal.sinks.port import Sink, Transform
 from ray_canal.sinks.runner import Runner, SinkStatus
 
@@ -24,9 +25,9 @@ _QUEUES = {
 }
 
 
-def make_sink(config: SinkConfig) -> Sink:
-    """Return the target of a sink, not connected yet. Raises ConfigError: a package is missing, or
-    there is no such class."""
+def make_sink(config: SinkConfig, spread: Spread = in_threads) -> Sink:
+    """Return the target of a sink, not connected yet. `spread` calls the writers of a lake's files.
+    Raises ConfigError: a package is missing, or there is no such class."""
     if config.type == "mysql":
         from ray_canal.sinks.mirror import Mirror
         from ray_canal.sinks.mysql import MySqlDatabase
@@ -54,7 +55,7 @@ def make_sink(config: SinkConfig) -> Sink:
         from ray_canal.sinks.lake import LakeMirror, LakeSink
 
         kind = LakeSink if config.lake.mode == "append" else LakeMirror
-        return kind(config.lake, lake_of(config))
+        return kind(config.lake, lake_of(config, spread))
     if config.type in _QUEUES:
         return _queue(config)
     if config.type == "jsonl":
@@ -67,7 +68,7 @@ def make_sink(config: SinkConfig) -> Sink:
     return sink
 
 
-def lake_of(config: SinkConfig) -> Lake:
+def lake_of(config: SinkConfig, spread: Spread = in_threads) -> Lake:
     """Return the tables of a lake that a sink writes. Raises ConfigError: a package is missing, or
     the sink writes no lake."""
     name = f"{config.destination}.{config.name}"
@@ -75,11 +76,11 @@ def lake_of(config: SinkConfig) -> Lake:
         if config.type == "delta":
             from ray_canal.sinks.delta import DeltaLake
 
-            return DeltaLake(name, config.lake)
+            return DeltaLake(name, config.lake, spread)
         if config.type == "iceberg":
             from ray_canal.sinks.iceberg import IcebergLake
 
-            return IcebergLake(name, config.lake)
+            return IcebergLake(name, config.lake, spread)
     except ImportError as error:
         raise _missing(config, error, config.type) from None
     raise ConfigError(f'sink {config.name} writes no lake: its type is "{config.type}"')

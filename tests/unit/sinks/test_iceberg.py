@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks import file_shares, iceberg_files
 from ray_canal.sinks.iceberg import IcebergLake
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName
@@ -22,9 +25,20 @@ COLUMNS = [ColumnSpec("a", pa.int32(), is_key=True), ColumnSpec("b", pa.string()
            ColumnSpec("v", pa.int64())]  # fmt: skip
 
 
+def pickled(function: Any, common: Any, pieces: Any) -> Any:
+    """A `Spread` to other processes, but for these."""
+    back = lambda value: pickle.loads(pickle.dumps(value))  # noqa: E731
+    return [back(function)(*back((common, piece))) for piece in pieces]
+
+
 @pytest.fixture
-def lakes(tmp_path: Path) -> Iterator[list[IcebergLake]]:
-    found = [IcebergLake("x.s", LakeConfig(**options("iceberg", tmp_path))) for _ in range(2)]
+def lakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[IcebergLake]]:
+    """The second one shares its commits out."""
+    monkeypatch.setattr(file_shares, "_SHARE_ROWS", 1)
+    found = [
+        IcebergLake("x.s", LakeConfig(**options("iceberg", tmp_path), writers=count), pickled)
+        for count in (1, 3)
+    ]
     for lake in found:
         lake.open()
     found[0].create(NAME, COLUMNS)
@@ -44,8 +58,9 @@ def held(lake: IcebergLake) -> dict[tuple[int, str], int]:
     return {(row["a"], row["b"]): row["v"] for row in found}
 
 
-def test_keys_of_several_columns(lakes: list[IcebergLake]) -> None:
-    lake, pick, truth = lakes[0], random.Random(1), {}  # type: ignore[var-annotated]
+@pytest.mark.parametrize("number", [0, 1])
+def test_keys_of_several_columns(number: int, lakes: list[IcebergLake]) -> None:
+    lake, pick, truth = lakes[number], random.Random(1), {}  # type: ignore[var-annotated]
     for step in range(12):
         ups = {(pick.randrange(4), pick.choice("xyz")): step for _ in range(3)}
         gone = [key for key in truth if key not in ups and pick.random() < 0.3]
@@ -98,3 +113,24 @@ def test_tables_change(lakes: list[IcebergLake]) -> None:
     lake.drop(to)
     assert lake.find(to) is None
     assert lake.names() == []
+
+
+def test_files_without_the_keys_stay_and_the_others_are_joined(
+    lakes: list[IcebergLake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def files() -> set[str]:
+        return {task.file.file_path for task in lakes[0]._load(NAME).scan().plan_files()}
+
+    for first in (0, 10, 20):
+        ten = rows(*((first + n, "x", 0) for n in range(10)))
+        lakes[0].append(NAME, ten, RowPlace(1, 1, first, 0))
+    before = files()
+    new = rows((5, "x", 1), (15, "x", 1))
+    lakes[0].merge(NAME, KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 50, 0))
+    assert len(files()) == 2
+    assert len(files() & before) == 1
+    monkeypatch.setattr(iceberg_files, "_HELD_BYTES", 0)
+    new = rows((6, "x", 1), (25, "x", 1))
+    lakes[0].merge(NAME, KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 51, 0))
+    assert len(files()) == 3
+    assert held(lakes[0]) == {(n, "x"): int(n in (5, 6, 15, 25)) for n in range(30)}

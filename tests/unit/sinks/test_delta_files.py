@@ -1,0 +1,155 @@
+"""Files of a Delta table that several write for one commit: the rows are those of a merge."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from ray_canal.sinks import delta_files, file_shares
+from ray_canal.sinks.delta import DeltaFile
+from ray_canal.sinks.file_shares import Writers, in_threads
+from ray_canal.sinks.port import SinkError
+from ray_canal.views.row_places import NOWHERE, RowPlace
+
+SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.string()), ("v", pa.float64())])
+KEY = ["a", "b"]
+
+
+@pytest.fixture(autouse=True)
+def _small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_shares, "_SHARE_ROWS", 1)
+
+
+def rows(keys: list[tuple[int, str]], pick: random.Random) -> pa.Table:
+    return pa.Table.from_pylist([{"a": a, "b": b, "v": pick.random()} for a, b in keys], SCHEMA)
+
+
+def pickled(function: Any, common: Any, pieces: Any) -> Any:
+    """A `Spread` to other processes, but for these."""
+    back = lambda value: pickle.loads(pickle.dumps(value))  # noqa: E731
+    return [back(function)(*back((common, piece))) for piece in pieces]
+
+
+def held(uri: str) -> list[dict[str, Any]]:
+    found = pa.table(DeltaTable(uri).to_pyarrow_table()).to_pylist()
+    return sorted(found, key=lambda row: (row["a"], row["b"]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_rows_are_those_of_a_merge(seed: int, tmp_path: Path) -> None:
+    """Keys of two columns, batches of any size, files of any number; a column that comes later."""
+    pick = random.Random(seed)
+    uris = [str(tmp_path / name) for name in ("merged", "shared")]
+    tables = [DeltaFile(uris[0], "a"), DeltaFile(uris[1], "a", None, Writers(3, pickled))]
+    for table in tables:
+        table.create(SCHEMA)
+    for number in range(1, 12):
+        keys = [(pick.randrange(30), pick.choice("xyz")) for _ in range(pick.randrange(1, 40))]
+        keys = sorted(set(keys))
+        middle = pick.randrange(len(keys) + 1)
+        gone, new = rows(keys[:middle], pick).select(KEY), rows(keys[middle:], pick)
+        if number > 6:
+            new = new.append_column("late", pa.array([number] * len(new), pa.int64()))
+        for table in tables:
+            if number == 7:
+                table.add(pa.schema([("late", pa.int64())]))
+            table.merge(KEY, gone, new, RowPlace(1, 1, number, 0))
+            assert table.place == RowPlace(1, 1, number, 0)
+        assert held(uris[0]) == held(uris[1])
+        assert len(held(uris[1])) == DeltaTable(uris[1]).count()  # from the statistics
+    assert DeltaTable(uris[1]).transaction_version("a#position") == 11
+    by_reader = DeltaTable(uris[1]).to_pyarrow_table(filters=[("a", ">=", 10)])
+    assert len(by_reader) == sum(row["a"] >= 10 for row in held(uris[0]))
+
+
+def test_several_write_and_files_without_the_keys_stay(tmp_path: Path) -> None:
+    uri, calls = str(tmp_path / "t"), []
+
+    def counted(function: Any, common: Any, pieces: Any) -> Any:
+        calls.append(len(pieces))
+        return in_threads(function, common, pieces)
+
+    for first in (0, 100, 200):
+        write_deltalake(uri, rows([(n, "x") for n in range(first, first + 100)], random.Random(1)),
+                        mode="append")  # fmt: skip
+    before = set(DeltaTable(uri).file_uris())
+    new = rows([(n, "x") for n in range(120, 130)] + [(n, "new") for n in range(150, 160)],
+               random.Random(2))  # fmt: skip
+    table = DeltaFile(uri, "a", None, Writers(4, counted))
+    table.merge(KEY, new.select(KEY).slice(0, 0), new, RowPlace(1, 1, 1, 0))
+    assert calls == [4]
+    assert len(before - set(DeltaTable(uri).file_uris())) == 1
+    assert len(held(uri)) == 310
+    table.merge(KEY, pa.table({"a": pa.array([7777], pa.int32()), "b": ["x"]}),
+                new.slice(0, 0), RowPlace(1, 1, 2, 0))  # fmt: skip
+    assert table.place == RowPlace(1, 1, 2, 0)  # nothing but the place
+    assert len(held(uri)) == 310
+
+
+@pytest.mark.parametrize("other", ["compact", "append", "merge"])
+def test_a_commit_of_somebody_else_between_fails_it(other: str, tmp_path: Path) -> None:
+    """Whatever it was: the files that are written again are those that were read."""
+    uri, pick = str(tmp_path / "t"), random.Random(1)
+    for first in (0, 100):
+        write_deltalake(uri, rows([(n, "x") for n in range(first, first + 100)], pick),
+                        mode="append")  # fmt: skip
+    ours = DeltaFile(uri, "a", None, Writers(2))
+    if other == "compact":
+        assert DeltaFile(uri, "care").compact() == (2, 1)
+    elif other == "append":
+        write_deltalake(uri, rows([(900, "x")], pick), mode="append")
+    else:
+        new = rows([(5, "x"), (900, "x")], pick)
+        DeltaFile(uri, "a").merge(KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 1, 0))
+    before = held(uri)
+    new = rows([(150, "x"), (901, "x")], pick)
+    with pytest.raises(SinkError) as caught:
+        ours.merge(KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 1, 0))
+    assert caught.value.kind == "retry"
+    assert held(uri) == before
+    DeltaFile(uri, "a", None, Writers(2)).merge(
+        KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 2, 0)
+    )
+    assert len(held(uri)) == len(before) + 1
+
+
+def test_long_files_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_files, "_FILE_BYTES", 1000)
+    uri = str(tmp_path / "t")
+    for first in (0, 500):
+        write_deltalake(uri, rows([(n, "x") for n in range(first, first + 500)], random.Random(1)),
+                        mode="append")  # fmt: skip
+    new = rows([(0, "x"), (500, "x")], random.Random(2))
+    table = DeltaFile(uri, "a", None, Writers(2))
+    monkeypatch.setattr(file_shares, "_SHARE_ROWS", 1000)
+    table.merge(KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 1, 0))
+    assert len(DeltaTable(uri).file_uris()) == 3
+    assert len(held(uri)) == 1000
+
+
+@pytest.mark.parametrize("kind", ["partitioned", "by_name", "lacking"])
+def test_what_is_not_known_here_is_merged(kind: str, tmp_path: Path) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("not by shares")
+
+    uri = str(tmp_path / "t")
+    first = rows([(n, "x") for n in range(100)], random.Random(1))
+    write_deltalake(uri, first, partition_by=["b"] if kind == "partitioned" else None)
+    if kind == "by_name":
+        DeltaTable(uri).alter.add_constraint({"positive": "a >= 0"})
+    new = rows([(5, "x"), (500, "x")], random.Random(2))
+    if kind == "lacking":
+        new = new.select(KEY)
+    table = DeltaFile(uri, "a", None, Writers(2, refuse))
+    table.merge(KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 1, 0))
+    assert table.place is not None
+    assert table.place != NOWHERE
+    assert len(held(uri)) == 101
+    if kind == "lacking":
+        assert held(uri)[5]["v"] == first["v"][5].as_py()
