@@ -1,14 +1,18 @@
 """Binlog files in parts that are decoded each by itself, on any core or machine that sees them.
 
 A part is a range of a file (source/file_ranges.py) and the parser as it stands there. What the
-parser knows comes from the log before: so the ranges before a statement that changes schemas are
-parsed once, and only they.
+parser knows comes from the log before: so what is around statements that change schemas is parsed
+once, and nothing else; but where one empties or drops a table that no statement has made, the
+ranges before it are, whose rows tell of the table.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +33,7 @@ from ray_canal.offline import (
 )
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.source.binlog_files import list_binlogs
-from ray_canal.source.file_ranges import FileRange, range_chunks, ranges_of
+from ray_canal.source.file_ranges import FileRange, FileRanges, range_chunks, ranges_of
 from ray_canal.views.arrow import arrow_schema
 
 PART_BYTES = 32 << 20
@@ -85,26 +89,62 @@ def plan_parts(
     """Files and directories as parts, in the log's order; the rows of all parts are those of
     `decode_files`, which has the parameters, too.
 
-    Raises as `decode_files`: what cannot be read before a statement that changes schemas is told
+    Raises as `decode_files`: what cannot be read next to a statement that changes schemas is told
     here, everything else by its part.
     """
     TableFilter(tables)  # raises ConfigError: a bad one
     config = files_config(paths, skip_events)
-    parser = new_parser(schema_sql, lower_case_table_names)
     limit = config.source.event_bytes_max
-    ranges, told = list[FileRange](), 0
-    for path in list_binlogs(tuple(map(Path, config.source.files))):
-        file = ranges_of(path, part_bytes, limit)
-        if file.statements_end:
-            told = len(ranges) + sum(each.begin < file.statements_end for each in file.ranges)
+    listed = list_binlogs(tuple(map(Path, config.source.files)))
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        files = list(pool.map(lambda path: ranges_of(path, part_bytes, limit), listed))
+    states = _states(new_parser(schema_sql, lower_case_table_names), files, config)
+    if states is None:
+        parser = new_parser(schema_sql, lower_case_table_names)
+        states = _states_with_rows(parser, files, config)
+    ranges = (each for file in files for each in file.ranges)
+    return [
+        FilePart(each, state, config, tables, json_diff)
+        for each, state in zip(ranges, states, strict=True)
+    ]
+
+
+def _states(
+    parser: EventParser, files: Sequence[FileRanges], config: InstanceConfig
+) -> list[bytes] | None:
+    """Return the parser as it stands before each range, by what is around statements that change
+    schemas alone. None: one of them has effects on a table of which perhaps only rows tell."""
+    state, states = pickle.dumps(parser), list[bytes]()
+    for file in files:
+        statements = deque(file.statements)
+        for each in file.ranges:
+            states.append(state)
+            has_any = bool(statements) and statements[0].begin < each.end
+            while statements and statements[0].begin < each.end:
+                _parse(parser, statements.popleft(), config)
+                if parser.has_asked_rows:
+                    return None
+            if has_any:
+                state = pickle.dumps(parser)
+    return states
+
+
+def _states_with_rows(
+    parser: EventParser, files: Sequence[FileRanges], config: InstanceConfig
+) -> list[bytes]:
+    """Return the same, by all that is read up to the last such statement."""
+    ranges, needed = list[FileRange](), 0
+    for file in files:
         ranges += file.ranges
-    state, parts = pickle.dumps(parser), list[FilePart]()
-    for number, each in enumerate(ranges):
-        parts.append(FilePart(each, state, config, tables, json_diff))
-        if number < min(told, len(ranges) - 1):
+        needed = len(ranges) - 1 if file.statements else needed
+    states = [pickle.dumps(parser)]
+    for number, each in enumerate(ranges[:-1]):
+        if number < needed:
             _parse(parser, each, config)
-            state = pickle.dumps(parser)
-    return parts
+            states.append(pickle.dumps(parser))
+        else:
+            states.append(states[-1])
+    return states[: len(ranges)]
 
 
 def _parse(parser: EventParser, wanted: FileRange, config: InstanceConfig) -> None:

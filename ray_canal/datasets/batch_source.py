@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from ray.data.block import BlockMetadata
 from ray_canal.errors import ConfigError
 
 Batches = Callable[[], Iterable[list[pa.RecordBatch]]]
+
 
 class BatchSource(Datasource):  # type: ignore[misc]
     """Parts of a log. `size_bytes`: about how large all of it is in memory; None: not known."""
@@ -60,12 +61,28 @@ def _blocks(part: Batches) -> Iterator[pa.Table]:
 def with_table(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch with `schema.table` as its first column, and no metadata: blocks of several tables
     are joined. Names are text: Arrow groups by no dictionaries whose words differ by block."""
-    names = pa.repeat(pa.scalar(_table_of(batch)), batch.num_rows)
+    names = _repeated(_table_of(batch), batch.num_rows)
     columns = [
-        column.dictionary_decode() if field.name == "journal_name" else column
+        _as_text(column) if field.name == "journal_name" else column
         for field, column in zip(batch.schema, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays([names, *columns], names=["table", *batch.schema.names])
+
+
+def _as_text(words: pa.DictionaryArray) -> pa.Array:
+    if len(words.dictionary) != 1 or words.null_count:
+        return words.dictionary_decode()
+    return _repeated(words.dictionary[0].as_py(), len(words))
+
+
+def _repeated(word: str, times: int) -> pa.Array:
+    return _many(word, 1 << max(times - 1, 0).bit_length()).slice(0, times)
+
+
+@lru_cache(maxsize=16)
+def _many(word: str, times: int) -> pa.Array:
+    """Kept, for the next batch is of the same table and file."""
+    return pa.repeat(pa.scalar(word), times)
 
 
 def _table_of(batch: pa.RecordBatch) -> str:

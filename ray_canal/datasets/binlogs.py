@@ -40,9 +40,10 @@ def read_binlogs(
     the file under the same path. Blocks come in the log's order where
     Ray Data keeps order (`DataContext.execution_options.preserve_order`).
 
-    Files are looked through here for event headers; up to the last statement that changes tables
-    they are parsed. Raises ConfigError, PositionNotFound, DecodeError kinds; what a read task finds
-    is raised by the Dataset, with file and offset.
+    Files are looked through here for event headers, and parsed around statements that change tables
+    (before one that empties or drops a table that no statement has made, all of it). Raises
+    ConfigError, PositionNotFound, DecodeError kinds; what a read task finds is raised by the
+    Dataset, with file and offset.
     """
     connect_ray()
     parts = plan_parts(

@@ -109,6 +109,12 @@ class EventParser:
             parsed, changes=tuple(task.changes), records=records, quarantined=task.quarantined()
         )
 
+    @property
+    def has_asked_rows(self) -> bool:
+        """Return whether a statement had effects on a table of which, perhaps, only rows before it
+        told."""
+        return self._schemas.has_asked_rows
+
     def decode_chunk(self, raw: RawChunk) -> tuple[ChunkInfo, DecodedChunk]:
         """Parse and decode in this process: fused mode, and decoding files offline."""
         return decode(raw, self.parse(raw))

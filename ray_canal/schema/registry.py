@@ -50,6 +50,8 @@ class SchemaRegistry:
         # What was known when a TABLE_MAP was resolved, and what came of it.
         self._resolved: dict[TableMap, tuple[object, TableMeta]] = {}
         self._seen: dict[Name, TableMeta] = {}  # of the last rows of each table
+        self.has_asked_rows = False
+        """What rows before a statement have told was asked for, or would have been of use."""
         self._given: dict[Name, TableMeta] = {}
         self.use_names(Names())
 
@@ -199,6 +201,7 @@ class SchemaRegistry:
     def tables_at(self, schema: str, place: HistoryPlace) -> list[Name]:
         """The tables of a database at a place, as far as they are known or had rows."""
         schema, history = self.names.one(schema), self._history
+        self.has_asked_rows = True
         known = () if history is None else history.known_names()
         there = [n for n in known if n[0] == schema and history and history.tracked(n, place)]
         return list(dict.fromkeys([*there, *(name for name in self._seen if name[0] == schema)]))
@@ -208,6 +211,7 @@ class SchemaRegistry:
         state = None if self._history is None else self._history.tracked(name, place)
         if state is not None and not state.problem:
             return state.meta
+        self.has_asked_rows = True
         return self._seen.get(name)
 
     def _given_meta(self, table_map: TableMap) -> TableMeta | None:

@@ -28,6 +28,8 @@ from ray_canal.model.position import BINLOG_START
 from ray_canal.source.binlog_files import MAGIC, check_magic, first_event
 
 _READ_BYTES = 256 << 10
+_STATEMENT_BYTES = 1 << 20
+"""About so much of a file is read for a statement in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,16 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class FileRanges:
-    """A file's ranges, in order. `statements_end`: behind its last statement that may change
-    schemas; 0: it has none."""
+    """A file's ranges, in order. `statements`: small ones within them that have a statement which
+    may change schemas, or the file's end."""
 
     ranges: tuple[FileRange, ...]
-    statements_end: int
+    statements: tuple[FileRange, ...]
 
 
 def ranges_of(path: Path, range_bytes: int, event_bytes_max: int) -> FileRanges:
-    """Divide a file into ranges of about `range_bytes`; a longer transaction is in one.
+    """Divide a file into ranges of about `range_bytes`, none much smaller than the others; a longer
+    transaction is in one.
 
     From the first event on that cannot be walked the file is one range: whoever reads that finds
     out what is wrong with it. Raises PositionNotFound, CorruptEvent, UnsupportedEvent: it is no
@@ -67,42 +70,44 @@ def ranges_of(path: Path, range_bytes: int, event_bytes_max: int) -> FileRanges:
             data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
     except OSError as error:
         raise PositionNotFound(f"cannot read {path}: {error.strerror}") from error
-    ends, statements_end = _walked(data, range_bytes, event_bytes_max)
-    begins = [BINLOG_START, *ends]
-    found = zip(begins, [*ends, data.size], strict=True)
-    return FileRanges(
-        tuple(FileRange(str(path), begin, end) for begin, end in found if begin < end),
-        statements_end,
-    )
+    range_bytes = -(-data.size // max(1, round(data.size / range_bytes)))
+    ranges, statements = list[FileRange](), list[FileRange]()
+    begin = at = BINLOG_START
+    for end, has_statement in _walked(data, min(range_bytes, _STATEMENT_BYTES), event_bytes_max):
+        if has_statement:
+            statements.append(FileRange(str(path), at, end))
+        at = end
+        if end - begin >= range_bytes or end == data.size:
+            ranges.append(FileRange(str(path), begin, end))
+            begin = end
+    return FileRanges(tuple(ranges), tuple(statements))
 
 
-def _walked(data: Bytes, range_bytes: int, event_bytes_max: int) -> tuple[list[int], int]:
-    """Return where ranges end, but the last one; and where the last statement ends that changes
-    schemas."""
+def _walked(data: Bytes, step_bytes: int, event_bytes_max: int) -> Iterator[tuple[int, bool]]:
+    """Yield places about so far apart where a transaction ends, and the file's end; and whether a
+    statement that may change schemas lies before each of them."""
     state = np.zeros(walk.STATE_SIZE, np.int64)
     state[walk.AT] = state[walk.POSITION] = BINLOG_START
     state[walk.EVENT_BYTES_MAX] = event_bytes_max
     state[walk.CONTIGUOUS] = 1
     state[walk.ROWS_HEADER_BYTES] = 8
     carry = np.zeros((256, 2), np.int64)
-    ends, statements_end, full_at = list[int](), 0, BINLOG_START + range_bytes
+    has_statement, full_at = False, BINLOG_START + step_bytes
     while True:
         code = walk.scan(data, data.size, full_at, data.size + 1, state, carry)
-        at = int(state[walk.AT])
         if code == walk.CARRY_FULL:
             carry = np.concatenate([carry, np.zeros_like(carry)])
-        elif code == walk.CUT:
-            statements_end = at
+        elif code in (walk.CUT, walk.FULL):
+            at = int(state[walk.AT])
+            has_statement = has_statement or code == walk.CUT
             is_between = not state[walk.IN_TRANSACTION] and not carry[0, 1]
-            if at < full_at or not is_between:
-                continue
-            ends.append(at)
-            full_at = at + range_bytes
-        elif code == walk.FULL:
-            ends.append(at)
-            full_at = at + range_bytes
+            if at >= full_at and (code == walk.FULL or is_between):
+                yield at, has_statement
+                has_statement, full_at = False, at + step_bytes
         elif code != walk.SPECIAL or not _passed(data, state):
-            return ends, statements_end
+            break
+    if full_at - step_bytes < data.size:
+        yield data.size, has_statement
 
 
 def _passed(data: Bytes, state: Int64s) -> bool:

@@ -70,18 +70,40 @@ def test_what_a_part_knows_of_tables_comes_from_the_log_before(tmp_path: Path) -
         assert rows(parted(plan_parts(paths, part_bytes=part_bytes))) == whole
 
 
-def test_only_ranges_before_a_statement_are_parsed_first(tmp_path: Path) -> None:
-    """A damaged event behind the last statement is found by its part, one before it at once."""
+def rows_of_a_table(name: bytes) -> list[bytes]:
+    """A row of a table whose columns (one, `id int`) its TABLE_MAP tells."""
+    table_id, told = (7).to_bytes(6, "little"), b"\x01\x01\0" + b"\x04\x03\x02id"
+    names = b"\x01d\0" + bytes([len(name)]) + name + b"\0"
+    table_map = event(19, table_id + b"\x01\0" + names + b"\x01\x03\0\0" + told)
+    return [table_map, event(23, table_id + b"\x01\0" + b"\x01\x01\0" + (5).to_bytes(4, "little"))]
+
+
+@pytest.mark.parametrize("table", ["made", "before"])
+def test_a_statement_has_the_columns_of_rows_far_before_it(tmp_path: Path, table: str) -> None:
+    """Of a table that no statement has made, rows alone tell; they are in other parts."""
+    first = [query("CREATE TABLE d.made (id int)"), *(xid(n) for n in range(40_000))]  # over a MiB
+    paths = [tmp_path / f"mysql-bin.00000{number}" for number in (1, 2)]
+    paths[0].write_bytes(binlog(*first, *rows_of_a_table(b"before")))
+    paths[1].write_bytes(binlog(xid(1), query(f"TRUNCATE TABLE d.{table}", "d"), xid(2)))
+    whole = list(decode_files(paths))
+    assert [batch.num_rows for batch in whole] == [1, 1]
+    assert whole[1].schema.field("after").type.names == ["id"]
+    for part_bytes in (500_000, 1 << 30):
+        assert rows(parted(plan_parts(paths, part_bytes=part_bytes))) == rows(whole)
+
+
+def test_damage_far_from_statements_is_found_by_its_part(tmp_path: Path) -> None:
+    """What is around a statement is read at once; a file's end counts as one."""
     bad = bytearray(xid(9))
     bad[-1] ^= 1  # its checksum
-    path = tmp_path / "mysql-bin.000001"
-    path.write_bytes(binlog(query("CREATE TABLE shop.a (id int)"), xid(1), bytes(bad)))
-    parts = plan_parts([path], part_bytes=1)
+    path, many = tmp_path / "mysql-bin.000001", [xid(n) for n in range(40_000)]
+    path.write_bytes(binlog(bytes(bad), *many, query("CREATE TABLE shop.a (id int)"), *many))
+    parts = plan_parts([path])
     with pytest.raises(CorruptEvent, match=r"mysql-bin\.000001"):
         parted(parts)
-    path.write_bytes(binlog(bytes(bad), xid(1), query("CREATE TABLE shop.a (id int)"), xid(2)))
+    path.write_bytes(binlog(*many, bytes(bad), query("CREATE TABLE shop.a (id int)"), *many))
     with pytest.raises(CorruptEvent, match=r"mysql-bin\.000001"):
-        plan_parts([path], part_bytes=1)
+        plan_parts([path])
 
 
 def test_bad_input_is_named(tmp_path: Path) -> None:
