@@ -19,6 +19,7 @@ from ray_canal.destination.ports import Upstream
 from ray_canal.destination.row_reader_thread import RowReaderThread
 from ray_canal.log.segment import Segment, SegmentFolder
 from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.snapshot.moment_reader import MomentReader
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,9 @@ class LocalRuntime:
 
     def row_reader(self, config: InstanceConfig) -> RowReaderThread:
         return RowReaderThread(config, lambda chunk: chunk)
+
+    def moment_reader(self, config: InstanceConfig) -> MomentReader:
+        return MomentReader(config, framed=True)
 
     def keep(self, chunk: DecodedChunk) -> DecodedChunk:
         return chunk

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from ray_canal.client.message import Message
 from ray_canal.config import InstanceConfig, MetaConfig
@@ -12,6 +16,7 @@ from ray_canal.errors import InstanceRestarted
 from ray_canal.model.message import EMPTY_BATCH
 from ray_canal.model.snapshot_ledger import ENDED
 from ray_canal.model.snapshot_marks import SnapshotMark
+from ray_canal.model.table_event import TRUNCATE
 from tests.integration.test_snapshot_keyed import Judge
 from tests.local_destination import LocalDestination
 from tests.local_runtime import OnDisk
@@ -36,13 +41,42 @@ def chunks_of(payloads: list[Any]) -> list[Any]:
     return [each.read() if isinstance(each, OnDisk) else each for each in payloads]
 
 
+class Bags:
+    """Holds what comes. A change of a row that is not held is an error. `void`: tables of which
+    something is known to lack until they are emptied."""
+
+    def __init__(self, tables: Collection[str]) -> None:
+        self.rows: dict[str, Counter[Any]] = {name: Counter() for name in tables}
+        self.read = 0
+        self.emptied = 0
+        self.void: set[str] = set()
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        name = batch.schema.metadata[b"canal.table"].decode()
+        held = self.rows[name]
+        for row in batch.to_pylist():
+            if row["event_type"] == TRUNCATE:
+                held.clear()
+                self.emptied += 1
+                self.void.discard(name)
+            if row["event_type"] == TRUNCATE or name in self.void:
+                continue
+            self.read += row["event_type"] == "READ"
+            if row["before"] is not None:
+                image = tuple(row["before"].values())
+                assert held[image] > 0, (name, row)
+                held[image] -= 1
+            if row["after"] is not None:
+                held[tuple(row["after"].values())] += 1
+
+
 class Taker:
     """A subscriber that hands what it gets to a judge, and acks."""
 
     def __init__(self, destination: LocalDestination, client_id: int = CLIENT) -> None:
         self.destination = destination
         self.client_id = client_id
-        self.judge = Judge()
+        self.judge: Judge | Bags = Judge()
         self.marks: list[SnapshotMark] = []
         self.ids: list[tuple[str, int, int]] = []
 

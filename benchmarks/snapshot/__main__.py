@@ -1,7 +1,7 @@
 """Reading tables: rows and CPU seconds next to a socket that throws everything away, and to peers.
 
     python -m benchmarks.snapshot [--part rates,others,memory] [--rows 1000000] [--runs 3]
-        [--sizes 1000000,10000000] [--out benchmarks/bench.json]
+        [--sizes 1000000,50000000] [--out benchmarks/bench.json]
 
 Each system reads one table of eight columns and one of sixty from the same server on this machine,
 in a process of its own that is warm. Ratios hold from machine to machine, figures do not.
@@ -27,12 +27,13 @@ from benchmarks.command import machine
 from benchmarks.e2e.child import ChildFailed
 from benchmarks.snapshot import readers as r
 from benchmarks.snapshot.beside import beside, memory
-from benchmarks.snapshot.tables import fill, rows_of
+from benchmarks.snapshot.tables import fill, fill_narrow, rows_of
 from benchmarks.systems import NotAvailable
+from ray_canal.model.snapshot_wish import CONSISTENT, KEYED
 from tests.servers import Server, start
 
 PARTS = ("rates", "others", "memory")
-_SERVER = {"innodb-buffer-pool-size": "2G"}
+_SERVER = {"innodb-buffer-pool-size": "2G", "innodb-redo-log-capacity": "512M"}
 _DEBEZIUM_MAX = 400_000
 """Rows of it: it is slow."""
 GOALS = (
@@ -130,11 +131,12 @@ def beside_in_turns(server: Server, rows: int, runs: int) -> list[dict[str, Any]
 
 
 def memory_of(server: Server, sizes: list[int]) -> list[Any]:
-    """Of each size in a process of its own."""
+    """Of each size, by each mode, in a process of its own."""
     found = []
-    for size in sizes:
-        fill(server, size)
-        found.append(_child("memory", server.address, size))
+    for size in sorted(sizes):
+        fill_narrow(server, size)
+        found += [_child("memory", server.address, size, mode) for mode in (KEYED, CONSISTENT)]
+        sys.stderr.write(f"{found[-2:]}\n")
     return found
 
 
@@ -142,8 +144,8 @@ def main(
     part: Annotated[str, typer.Option(help="What to measure.")] = "rates,others",
     rows: Annotated[int, typer.Option(help="Rows of the narrow table.")] = 1_000_000,
     runs: Annotated[int, typer.Option(help="Runs of each; the median counts.")] = 3,
-    sizes: Annotated[str, typer.Option(help="Rows of the narrow table, for memory.")] = (
-        "1000000,10000000"
+    sizes: Annotated[str, typer.Option(help="Rows of a table of two columns, for memory.")] = (
+        "1000000,50000000"
     ),
     only: Annotated[str, typer.Option(help="Systems to measure, `|` between them.")] = "",
     out: Annotated[Path | None, typer.Option(help="A bench.json to keep it in.")] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -75,14 +76,12 @@ async def _take(destination: LocalDestination, table: str, taken: list[int]) -> 
         await destination.unsubscribe(_TAKER)
 
 
-def memory(address: str, rows: int) -> dict[str, Any]:
+def memory(address: str, rows: int, mode: str) -> dict[str, Any]:
     """The most memory of this process, in which a log's subscriber takes the narrow table."""
-    import os
-
     began = time.perf_counter()
-    found = read_log(address, "item", rows, 2)
+    found = read_log(address, "narrow", rows, 2, mode)
     seconds = time.perf_counter() - began
     return {
-        "rows": found, "seconds": round(seconds, 2), "rows_per_s": round(found / seconds),
-        "peak_mb": round(peak_mb([os.getpid()]), 1),
+        "mode": mode, "rows": found, "seconds": round(seconds, 2),
+        "rows_per_s": round(found / seconds), "peak_mb": round(peak_mb([os.getpid()]), 1),
     }  # fmt: skip

@@ -27,9 +27,9 @@ from benchmarks.systems import environment
 from ray_canal.client.message import Message
 from ray_canal.config import MetaConfig, load
 from ray_canal.model.snapshot_marks import MARK_END
-from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.model.snapshot_wish import KEYED, SnapshotWish
 from ray_canal.model.subscription import Subscription
-from ray_canal.snapshot.consistent import ConsistentSnapshot
+from ray_canal.snapshot.consistent import ConsistentSnapshot, moment_readers
 from ray_canal.snapshot.keyed import KeyedSnapshot
 from ray_canal.snapshot.read import Snapshot
 from ray_canal.snapshot.result import ResultReader
@@ -84,7 +84,8 @@ def read_consistent(address: str, table: str, rows: int, readers: int = 1) -> in
     """All rows of one moment."""
     instance = instance_of(address)
     wishes = (SnapshotWish(rf"bench\.{table}"),)
-    return _count(Snapshot(ConsistentSnapshot(instance, wishes, readers), "null"))
+    opened = moment_readers(instance, readers)
+    return _count(Snapshot(ConsistentSnapshot(instance, wishes, opened), "null"))
 
 
 def read_keyed(address: str, table: str, rows: int) -> int:
@@ -92,10 +93,11 @@ def read_keyed(address: str, table: str, rows: int) -> int:
     return _count(Snapshot(KeyedSnapshot(instance_of(address), rf"bench\.{table}"), "null"))
 
 
-def read_log(address: str, table: str, rows: int, readers: int = 1) -> int:
+def read_log(address: str, table: str, rows: int, readers: int = 1, mode: str = KEYED) -> int:
     """Into a subscriber's log, and out of it as Arrow batches that are acked."""
     instance = instance_of(address)
-    snapshot = instance.snapshot.model_copy(update={"readers": readers, "threads_running": 0})
+    changed = {"readers": readers, "threads_running": 0, "mode": mode}
+    snapshot = instance.snapshot.model_copy(update=changed)
     return asyncio.run(_through_a_log(instance.model_copy(update={"snapshot": snapshot}), table))
 
 

@@ -16,6 +16,9 @@ _WIDE = [list(_KINDS)[n % len(_KINDS)] for n in range(59)]
 _WIDE_PART = 20  # as many rows has the narrow table
 BUSY = "create table bench.busy (id bigint primary key, owner int, name varchar(30))"
 
+_NARROW = "create table if not exists bench.narrow (id int primary key, v int)"
+_NARROW_PART = 1 << 20
+
 
 def rows_of(table: str, rows: int) -> int:
     """How many rows a table has where the narrow one has `rows`."""
@@ -44,3 +47,19 @@ def fill(server: Server, rows: int) -> None:
         f"{rows_of('wide', rows)}",
         "analyze table bench.item, bench.wide",
     )  # fmt: skip
+
+
+def fill_narrow(server: Server, rows: int) -> None:
+    """Let the table of two columns have so many rows, or more: by doubling, then a million each."""
+    server.execute("create database if not exists bench", _NARROW)
+    server.execute("alter instance disable innodb redo_log")
+    [[have]] = server.execute("select coalesce(max(id) + 1, 0) from bench.narrow")
+    while have < rows:
+        more = min(rows - have, max(have, 1), _NARROW_PART)
+        source = f"select id + {have}, id * 7 from bench.narrow where id < {more}"
+        server.execute(
+            "set session sql_log_bin = 0",
+            f"insert into bench.narrow {source if have else 'values (0, 0)'}",
+        )
+        have += more
+    server.execute("alter instance enable innodb redo_log", "analyze table bench.narrow")

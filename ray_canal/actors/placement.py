@@ -7,7 +7,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ray_canal.config.node import NodeSelector
+from ray_canal.config.node import ANY, NodeSelector
 
 # Actors wait on sockets and on each other, so they ask for no CPU and never block a decode task's
 # slot.
@@ -61,3 +61,9 @@ def beside() -> dict[str, Any]:
     """Return the options of an actor that runs on the node of this process, if that takes any."""
     here = ray.get_runtime_context().get_node_id()
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=True)}
+
+
+def spread(node: str) -> dict[str, Any]:
+    """Return the options of actors that run on several nodes, of those that a selector's text
+    means; "": of all."""
+    return where(NodeSelector.parse(node or ANY)) | {"scheduling_strategy": "SPREAD"}

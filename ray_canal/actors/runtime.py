@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import ray
 
@@ -20,6 +20,9 @@ from ray_canal.destination.fetcher_thread import FetcherThread
 from ray_canal.destination.fused_upstream import FusedUpstream
 from ray_canal.destination.ports import FetcherCalls, RowReaderHandle, Upstream
 from ray_canal.model.message import Payload
+
+if TYPE_CHECKING:
+    from ray_canal.snapshot.moment_reader import MomentReading
 
 _DECODERS_MAX = 16
 
@@ -51,10 +54,28 @@ class RayRuntime:
     def spill(self, folder: str) -> SpillProcess:
         return SpillProcess(folder)
 
+    # What reads rows comes with its kernels: a store loads them when it does.
+
     def row_reader(self, config: InstanceConfig) -> RowReaderHandle:
-        from ray_canal.destination.row_reader_thread import RowReaderThread  # with its kernels
+        if self._reads_elsewhere(config):
+            from ray_canal.actors.row_reading import RowReaderProcess
+
+            return RowReaderProcess(config)
+        from ray_canal.destination.row_reader_thread import RowReaderThread
 
         return RowReaderThread(config, _keep)
+
+    def moment_reader(self, config: InstanceConfig) -> MomentReading:
+        if self._reads_elsewhere(config):
+            from ray_canal.actors.row_reading import MomentReaderProcess
+
+            return MomentReaderProcess(config)
+        from ray_canal.snapshot.moment_reader import MomentReader
+
+        return MomentReader(config, framed=True)
+
+    def _reads_elsewhere(self, config: InstanceConfig) -> bool:
+        return bool(config.snapshot.node) or self.decoders(config) > 0
 
     def keep(self, chunk: DecodedChunk) -> Payload:
         return _keep(chunk)

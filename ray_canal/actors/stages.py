@@ -1,6 +1,7 @@
-"""Starts the stages of one upstream: fetcher, parser, transaction buffer, spiller, decode tasks.
+"""Starts the stages of one upstream: fetcher, parser, transaction buffer, spiller, decode tasks;
+and the readers of a snapshot.
 
-All but the decode tasks run on the node of their destination, if that takes them.
+All but decode tasks and row readers run on the node of their destination, if that takes them.
 They are owned by the store actor that makes them: they die with it, and its constructor makes new
 ones. So they need neither name nor restarts. (A standby is owned by nobody until it is adopted.)
 """
@@ -14,7 +15,14 @@ import ray
 from ray.actor import ActorHandle
 
 from ray_canal.actors.log_settings import log_terms
-from ray_canal.actors.placement import ACTOR_CPUS, CONTROL_GROUP, HEALTH_GROUP, beside, on_node
+from ray_canal.actors.placement import (
+    ACTOR_CPUS,
+    CONTROL_GROUP,
+    HEALTH_GROUP,
+    beside,
+    on_node,
+    spread,
+)
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.config import InstanceConfig
 from ray_canal.config.kept_secrets import handed_over, with_references
@@ -111,6 +119,20 @@ def spiller(folder: str) -> ActorHandle[Any]:
         .remote(folder)
     )
     let_log(handle, "spiller")
+    return handle
+
+
+def row_reader(config: InstanceConfig, kind: type[Any]) -> ActorHandle[Any]:
+    """Start a reader of a snapshot's rows, of a class of row_readers.py, where `snapshot.node`
+    says. Raises ConfigError: a password is not kept any more."""
+    given, told = handed_over(config)
+    handle: ActorHandle[Any] = (
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1})(kind)
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **spread(config.snapshot.node))
+        .remote(given.model_dump_json())
+    )
+    handle.remember.remote(told)
+    let_log(handle, "row reader")
     return handle
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from ray_canal.config.node import NodeText
 from ray_canal.config.section import Section, host_port_of
 
 _HOURS = re.compile(r"(\d{2}):(\d{2})-(\d{2}):(\d{2})")
@@ -21,6 +22,7 @@ class SnapshotConfig(Section):
     may_lock: bool = False  # "consistent" may begin under FLUSH TABLES WITH READ LOCK
     signal_table: str = ""  # "shop.canal_signal": its rows start, pause, ... snapshots
     readers: int = Field(default=2, ge=1, le=64)
+    node: NodeText = ""  # where they run; empty: in the destination's process if that decodes, too
     chunk_bytes: int = Field(default=8 << 20, ge=64 << 10)
     # Rows that were read and that the subscriber has not acked.
     bytes: int = Field(default=64 << 20, ge=1 << 20)

@@ -23,6 +23,7 @@ from ray_canal.source.port import SourceStatus
 
 if TYPE_CHECKING:
     from ray_canal.snapshot.log_chunks import LogPlace
+    from ray_canal.snapshot.moment_reader import MomentReading
     from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
 
 
@@ -203,6 +204,9 @@ class Runtime(Protocol):
 
     def row_reader(self, config: InstanceConfig) -> RowReaderHandle:
         """Make a reader of tables' rows, which connects when it is first asked."""
+
+    def moment_reader(self, config: InstanceConfig) -> MomentReading:
+        """Make a reader of rows of one moment, for a log."""
 
     def keep(self, chunk: DecodedChunk) -> Payload:
         """Return what a log keeps of a large chunk. Any thread calls."""

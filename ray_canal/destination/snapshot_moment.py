@@ -13,8 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
+from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.backend_thread import BackendThread
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES
@@ -22,11 +21,13 @@ from ray_canal.destination.snapshot_placer import SnapshotAttempt, SnapshotPlace
 from ray_canal.destination.snapshot_run import SnapshotRun
 from ray_canal.errors import ConfigError, SourceError
 from ray_canal.filter import TableFilter
+from ray_canal.model.message import Payload
 from ray_canal.model.snapshot_ledger import DONE, TableLedger
 from ray_canal.model.snapshot_marks import CHUNK, MARK_BEGIN, MARK_END, MODE, REASON, STATE
 from ray_canal.model.snapshot_wish import CONSISTENT, SnapshotWish
-from ray_canal.snapshot.consistent import ConsistentSnapshot, Read
-from ray_canal.snapshot.log_chunks import emptied_at, rows_at
+from ray_canal.snapshot.consistent import ConsistentSnapshot
+from ray_canal.snapshot.log_chunks import LogPlace, emptied_at
+from ray_canal.snapshot.moment_reader import MomentReading, RowsRead
 from ray_canal.snapshot.source_load import SourceLoad
 
 _TICK_S = 0.2
@@ -50,7 +51,8 @@ class MomentRun(SnapshotRun):
         # What it gets until the rows' place is known would lie behind that place.
         self.home.hold(self._client_id)
         within = self.home.table_filter(self._client_id)
-        reader = _MomentReader(config, self.ledger.wishes, within)
+        readers = [self._runtime.moment_reader(config) for _ in range(config.snapshot.readers)]
+        reader = _MomentThread(config, self.ledger.wishes, within, readers)
         try:
             self.waits_for = "read views at one place of the server's log"
             source = await reader.open()
@@ -80,7 +82,7 @@ class MomentRun(SnapshotRun):
         config: InstanceConfig,
         placer: SnapshotPlacer,
         source: ConsistentSnapshot,
-        reader: _MomentReader,
+        reader: _MomentThread,
     ) -> None:
         mode = (MODE, CONSISTENT)
         await self._mark(placer, MARK_BEGIN, ((REASON, self.ledger.reason), mode))
@@ -105,26 +107,35 @@ class MomentRun(SnapshotRun):
         await self._until(placer, lambda: self.ledger.is_over)
 
     async def _put(
-        self, placer: SnapshotPlacer, read: Read, number: int, count: int
+        self, placer: SnapshotPlacer, read: RowsRead, number: int, count: int
     ) -> None:
         if not read.rows:
             return
         self.waits_for = ""
         place = placer.here(((CHUNK, f"{read.table.meta.full_name}/{count}"),))
-        info, chunk = rows_at(read.chunk, np.ones(read.rows, np.bool_), place)
-        small = chunk.arena.size <= SMALL_CHUNK_BYTES
-        payload = chunk if small else await asyncio.to_thread(self._runtime.keep, chunk)
+        info, payload = await asyncio.to_thread(self._at, read, place)
         await placer.put(info, payload, table=number, ordinals=read.rows + 1)
         await self.home.changed.wake()
 
+    def _at(self, read: RowsRead, place: LogPlace) -> tuple[ChunkInfo, Payload]:
+        info, payload = read.at(place)
+        if isinstance(payload, DecodedChunk) and payload.arena.size > SMALL_CHUNK_BYTES:
+            payload = self._runtime.keep(payload)
+        return info, payload
 
-class _MomentReader:
-    """Reads in threads of its own."""
+
+class _MomentThread:
+    """Reads in threads of its own, by readers that may be elsewhere."""
 
     def __init__(
-        self, config: InstanceConfig, wishes: Sequence[SnapshotWish], within: TableFilter
+        self,
+        config: InstanceConfig,
+        wishes: Sequence[SnapshotWish],
+        within: TableFilter,
+        readers: Sequence[MomentReading],
     ) -> None:
         self._config, self._wishes, self._within = config, wishes, within
+        self._readers = readers
         self._thread = BackendThread("snapshot of one moment")
         self._source: ConsistentSnapshot | None = None
 
@@ -133,11 +144,10 @@ class _MomentReader:
         return await self._thread.run(self._open)
 
     def _open(self) -> ConsistentSnapshot:
-        settings = self._config.snapshot
+        may_lock = self._config.snapshot.may_lock
         source = self._source = ConsistentSnapshot(
-            self._config, self._wishes, settings.readers, settings.may_lock, self._within,
-            framed=True,
-        )  # fmt: skip
+            self._config, self._wishes, self._readers, may_lock, self._within
+        )
         others = source.not_wanted()
         if others:
             raise ConfigError(
@@ -148,11 +158,11 @@ class _MomentReader:
         self._chunks = source.chunks()
         return source
 
-    async def next(self) -> Read | None:
+    async def next(self) -> RowsRead | None:
         """Return the next rows; None: those were all. Raises what `chunks` does."""
         return await self._thread.run(self._next)
 
-    def _next(self) -> Read | None:
+    def _next(self) -> RowsRead | None:
         return next(self._chunks, None)
 
     async def close(self) -> None:

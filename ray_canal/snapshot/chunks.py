@@ -75,7 +75,6 @@ def load_kernels() -> None:
     arena = np.zeros(codes.ALIGNMENT_BYTES, np.uint8)
     arrays = ColumnArrays(nothing, empty, charset_tables(), empty, empty, empty, arena)
     k.fill_rows(tuple(arrays), 0, shape, 0, 1)
-    k.join_packets(nothing, 0, 0, arena)
 
 
 def _fill(

@@ -13,21 +13,19 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
 
-from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, DecodedChunk
+from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConfigError, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_wish import SnapshotWish
-from ray_canal.snapshot.chunks import Origin, decoded
-from ray_canal.snapshot.columns import Selection, quoted, selection
+from ray_canal.snapshot.chunks import Origin
+from ray_canal.snapshot.columns import selection
+from ray_canal.snapshot.moment_reader import MomentReader, MomentReading, Part, RowsRead
 from ray_canal.snapshot.planner import condition_of, has_integer_key, integer_ranges
 from ray_canal.snapshot.read_views import open_views
-from ray_canal.snapshot.result import ResultReader
-from ray_canal.snapshot.session import close, open_session
 from ray_canal.snapshot.tables import (
     SnapshotTable,
     WantedTable,
@@ -46,22 +44,11 @@ _WAITING_CHUNKS = 4  # of each reader
 _WAIT_S = 0.1
 
 
-class _Part(NamedTuple):
-    """What one statement reads. `number`: of all parts of the snapshot."""
-
-    number: int
-    table: SnapshotTable
-    selection: Selection
-    condition: str
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Rows of a table, in one chunk."""
-
-    table: SnapshotTable
-    chunk: DecodedChunk
-    rows: int
+def moment_readers(config: InstanceConfig, count: int) -> list[MomentReading]:
+    """Make readers of this process, for rows that go into no log. Raises ConfigError."""
+    if count < 1:
+        raise ConfigError(f"a snapshot has at least one reader, not {count}")
+    return [MomentReader(config) for _ in range(count)]
 
 
 class ConsistentSnapshot:
@@ -72,13 +59,11 @@ class ConsistentSnapshot:
         self,
         config: InstanceConfig,
         wishes: Sequence[SnapshotWish],
-        readers: int = 1,
+        readers: Sequence[MomentReading],
         may_lock: bool = False,
         within: TableFilter | None = None,
-        *,
-        framed: bool = False,
     ) -> None:
-        """`within`: what may be read; None: everything. `framed`: each chunk is a transaction.
+        """`readers` are opened and closed here. `within`: what may be read; None: everything.
         Raises ConfigError: no such table, or one that cannot be read so; SourceError kinds,
         UnsupportedEvent."""
         if not config.source.address:
@@ -86,28 +71,27 @@ class ConsistentSnapshot:
                 f"destination {config.destination!r} has no source.address: a snapshot is read "
                 "from a server"
             )
-        if readers < 1:
-            raise ConfigError(f"a snapshot has at least one reader, not {readers}")
         self._config = config
-        self._wishes, self._within, self._framed = tuple(wishes), within, framed
+        self._wishes, self._within = tuple(wishes), within
         self._catalog = Catalog(config.source)
         self._described = CatalogTables(config.source)
-        self._connections: list[Any] = []
+        self._readers = tuple(readers)
         self._threads: list[threading.Thread] = []
         self._stopped = threading.Event()
-        self._waiting: queue.Queue[Read | BaseException | None] = queue.Queue(
-            readers * _WAITING_CHUNKS
+        self._waiting: queue.Queue[RowsRead | BaseException | None] = queue.Queue(
+            len(self._readers) * _WAITING_CHUNKS
         )
         self._lock = threading.Lock()
         try:
             self._choose()
-            for _ in range(readers):
-                self._connections.append(open_session(config.source, self._catalog))
-            self.position = open_views(config, self._catalog, self._connections, may_lock)
+            for reader in self._readers:
+                reader.open()
+            self.position = open_views(config, self._catalog, self._readers, may_lock)
             self.server = self._catalog.server_uuid()
             self._choose()  # as they are there
-            self._selections = {table: selection(table.meta) for table in self.tables}
-            self._parts = self._cut(readers)
+            for table in self.tables:
+                selection(table.meta)  # whoever cannot be read is refused before anything is
+            self._parts = self._cut()
             self._origin = self._origin_at(self.position)
         except BaseException:
             self.close()
@@ -146,30 +130,29 @@ class ConsistentSnapshot:
             FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL,
         )
 
-    def _cut(self, readers: int) -> Iterator[_Part]:
+    def _cut(self) -> Iterator[Part]:
         """The largest table first, so that no reader is left with it at the end."""
         number = 0
         largest_first = sorted(self.wanted, key=lambda w: -w.table.rows * w.table.row_bytes)
         for table, wish in largest_first:
             conditions: Iterator[str] = iter([""])
             is_large = table.rows * table.row_bytes > 2 * _PART_BYTES
-            if readers > 1 and is_large and has_integer_key(table):
+            if len(self._readers) > 1 and is_large and has_integer_key(table):
                 rows = max(_PART_BYTES // max(table.row_bytes, 1), 1)
                 found = integer_ranges(self._catalog, table, rows)
                 conditions = (condition_of(table, part) for part in found)
             for condition in conditions:
                 if wish.where:
                     condition = f"({wish.where})" + (condition and f" AND {condition}")
-                yield _Part(number, table, self._selections[table], condition)
+                yield Part(number, table, condition)
                 number += 1
 
-    def chunks(self) -> Iterator[Read]:
+    def chunks(self) -> Iterator[RowsRead]:
         """All rows, once; parts of several readers mixed. Raises SourceError and DecodeError kinds;
         TableMetaMismatch: a table was altered meanwhile."""
         if self._threads:
             raise ConfigError("a snapshot is read once")
-        for connection in self._connections:
-            reader = ResultReader(connection, self._config.source)
+        for reader in self._readers:
             thread = threading.Thread(target=self._run, args=(reader,), daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -189,36 +172,23 @@ class ConsistentSnapshot:
                 yield found
         self._refuse_altered()
 
-    def _run(self, reader: ResultReader) -> None:
+    def _run(self, reader: MomentReading) -> None:
         try:
             while not self._stopped.is_set():
                 with self._lock:
                     part = next(self._parts, None)
                 if part is None:
                     break
-                self._read(reader, part)
+                with contextlib.closing(reader.read(part, self._origin)) as found:
+                    for rows in found:
+                        self._hand_out(rows)
+                        if self._stopped.is_set():
+                            return
             self._hand_out(None)
         except BaseException as error:
             self._hand_out(error)
 
-    def _read(self, reader: ResultReader, part: _Part) -> None:
-        name = quoted(part.table.meta.schema, part.table.meta.table)
-        sql = f"SELECT {part.selection.expressions} FROM {name}"
-        if part.condition:
-            sql += f" WHERE {part.condition}"
-        ordinal = part.number << 32
-        pieces = reader.pieces(sql, part.selection)
-        with contextlib.closing(pieces):
-            for piece in pieces:
-                chunk = decoded(
-                    part.selection, piece, self._origin, ordinal, framed=self._framed
-                )
-                ordinal += piece.rows
-                self._hand_out(Read(part.table, chunk, piece.rows))
-                if self._stopped.is_set():
-                    return
-
-    def _hand_out(self, found: Read | BaseException | None) -> None:
+    def _hand_out(self, found: RowsRead | BaseException | None) -> None:
         while not self._stopped.is_set():
             with contextlib.suppress(queue.Full):
                 self._waiting.put(found, timeout=_WAIT_S)
@@ -242,8 +212,8 @@ class ConsistentSnapshot:
     def close(self) -> None:
         """End all readers and connections."""
         self.stop()
-        for connection in self._connections:
-            close(connection)
+        for reader in self._readers:
+            reader.close()
         for thread in self._threads:
             thread.join()
         self._catalog.close()

@@ -17,8 +17,9 @@ from ray_canal.model.log_context import LogContext
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.snapshot.changes import LogPart
-from ray_canal.snapshot.consistent import ConsistentSnapshot
+from ray_canal.snapshot.consistent import ConsistentSnapshot, moment_readers
 from ray_canal.snapshot.keyed import KeyedSnapshot
+from ray_canal.snapshot.moment_reader import Read
 from ray_canal.views.arrow import batches
 from ray_canal.views.table_events import change_batches
 
@@ -81,6 +82,7 @@ class Snapshot:
                     yield from self._rows_of(item.chunk, item.kept)
             return
         for read in self._source.chunks():
+            assert isinstance(read, Read)  # its readers are of this process
             yield from self._rows_of(read.chunk, None)
 
     def _rows_of(self, chunk: DecodedChunk, kept: Bools | None) -> Iterator[pa.RecordBatch]:
@@ -133,5 +135,6 @@ def read_snapshot(
         return Snapshot(KeyedSnapshot(instance, tables), instance.irregular_dates)
     if mode != "consistent":
         raise ConfigError(f'mode {mode!r}: expected "consistent" or "keyed"')
-    source = ConsistentSnapshot(instance, (SnapshotWish(tables),), readers, may_lock)
+    opened = moment_readers(instance, readers)
+    source = ConsistentSnapshot(instance, (SnapshotWish(tables),), opened, may_lock)
     return Snapshot(source, instance.irregular_dates)

@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import ServerSettingRefused, SourceError
 from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.commits import PendingCommits, shows_what_is_executed
 from ray_canal.snapshot.log_watch import open_log_watch
+from ray_canal.snapshot.moment_reader import MomentReading
 from ray_canal.snapshot.session import close
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.connection import connect, query
@@ -30,55 +30,58 @@ _TRY_S = 30.0
 _OLD_STATEMENT_S = 2
 """A statement that runs for so long would keep a lock waiting, and the lock all writers."""
 _Tries = Callable[
-    [InstanceConfig, Catalog, Sequence[Any], contextlib.ExitStack],
+    [InstanceConfig, Catalog, Sequence[MomentReading], contextlib.ExitStack],
     Iterator[EntryPosition | None],
 ]
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 
 
 def open_views(
-    config: InstanceConfig, catalog: Catalog, connections: Sequence[Any], may_lock: bool = False
+    config: InstanceConfig,
+    catalog: Catalog,
+    readers: Sequence[MomentReading],
+    may_lock: bool = False,
 ) -> EntryPosition:
-    """Begin a transaction in each connection, so that all see the rows of one place of the log, and
+    """Begin a transaction in each reader, so that all see the rows of one place of the log, and
     return it. Raises ServerSettingRefused: no log, or no such place was found; SourceError."""
     with contextlib.ExitStack() as cleanup:
         if may_lock:
-            return _locked(config, catalog, connections)
-        tries = _way(config, catalog, connections[0])
-        for place in tries(config, catalog, connections, cleanup):
+            return _locked(config, catalog, readers)
+        tries = _way(catalog, readers[0])
+        for place in tries(config, catalog, readers, cleanup):
             if place is not None:
                 return place
     raise ServerSettingRefused(
         f"MySQL at {config.source.address}: in {_TRY_S:g} s it never stood still long enough for "
-        f"read views of {len(connections)} connections at one moment; take fewer readers, or allow "
+        f"read views of {len(readers)} connections at one moment; take fewer readers, or allow "
         "a short lock (may_lock, --may-lock)"
     )
 
 
-def _way(config: InstanceConfig, catalog: Catalog, connection: Any) -> _Tries:
-    if _snapshot_status(config, connection):
+def _way(catalog: Catalog, reader: MomentReading) -> _Tries:
+    if _snapshot_status(reader):
         return _told
     return _watched if shows_what_is_executed(catalog) else _settled
 
 
-def _snapshot_status(config: InstanceConfig, connection: Any) -> dict[str, str]:
-    rows = query(connection, config.source, "SHOW STATUS LIKE 'binlog\\_snapshot\\_%'")
+def _snapshot_status(reader: MomentReading) -> dict[str, str]:
+    rows = reader.query("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'")
     return {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
 
 
 def _told(
     config: InstanceConfig,
     catalog: Catalog,
-    connections: Sequence[Any],
+    readers: Sequence[MomentReading],
     cleanup: contextlib.ExitStack,
 ) -> Iterator[EntryPosition | None]:
     """Yield the place, of a server that says at which place a view is."""
     deadline = time.monotonic() + _TRY_S
     while time.monotonic() < deadline:
         places = set()
-        for connection in connections:
-            query(connection, config.source, _BEGIN)
-            found = _snapshot_status(config, connection)
+        for reader in readers:
+            reader.query(_BEGIN)
+            found = _snapshot_status(reader)
             name = found.get("binlog_snapshot_file", "")
             places.add((name, int(found.get("binlog_snapshot_position") or 0)))
         if ("", 0) in places:
@@ -101,7 +104,7 @@ def gtid_at(catalog: Catalog, name: str, position: int) -> str:
 def _watched(
     config: InstanceConfig,
     catalog: Catalog,
-    connections: Sequence[Any],
+    readers: Sequence[MomentReading],
     cleanup: contextlib.ExitStack,
 ) -> Iterator[EntryPosition | None]:
     """Yield the place or None for each try, of MySQL whose `gtid_executed` has what shows."""
@@ -111,8 +114,8 @@ def _watched(
     deadline = time.monotonic() + _TRY_S
     while time.monotonic() < deadline:
         executed = _executed(catalog)
-        for connection in connections:
-            query(connection, config.source, _BEGIN)
+        for reader in readers:
+            reader.query(_BEGIN)
         place = catalog.position()
         if place.gtid != executed or missing_gtids(
             union(began, watch.up_to(place)), executed
@@ -125,7 +128,7 @@ def _watched(
 def _settled(
     config: InstanceConfig,
     catalog: Catalog,
-    connections: Sequence[Any],
+    readers: Sequence[MomentReading],
     cleanup: contextlib.ExitStack,
 ) -> Iterator[EntryPosition | None]:
     """Yield the place or None for each try, of any other MySQL."""
@@ -134,8 +137,8 @@ def _settled(
     while time.monotonic() < deadline:
         before = catalog.position()
         pending.wait()
-        for connection in connections:
-            query(connection, config.source, _BEGIN)
+        for reader in readers:
+            reader.query(_BEGIN)
         after = catalog.position()
         yield after if after == before else None
 
@@ -147,7 +150,7 @@ def _executed(catalog: Catalog) -> str:
 
 
 def _locked(
-    config: InstanceConfig, catalog: Catalog, connections: Sequence[Any]
+    config: InstanceConfig, catalog: Catalog, readers: Sequence[MomentReading]
 ) -> EntryPosition:
     """Under FLUSH TABLES WITH READ LOCK, which ends before this returns."""
     old = catalog.rows(
@@ -163,8 +166,8 @@ def _locked(
     try:
         query(locker, config.source, "SET SESSION lock_wait_timeout = 2")
         query(locker, config.source, "FLUSH TABLES WITH READ LOCK")
-        for connection in connections:
-            query(connection, config.source, _BEGIN)
+        for reader in readers:
+            reader.query(_BEGIN)
         place = catalog.position()
         query(locker, config.source, "UNLOCK TABLES")
         return place

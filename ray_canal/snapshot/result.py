@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ray_canal.config import SourceConfig
-from ray_canal.errors import CanalError, ConnectionLost, CorruptEvent
+from ray_canal.errors import CanalError, ConnectionLost, CorruptEvent, UnsupportedEvent
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.result import rows as k
 from ray_canal.kernels.rows import wire
@@ -32,6 +32,7 @@ _PAUSE_S = 0.02
 _SLACK_BYTES = 64
 _ROWS_TIMEOUT_S = 60.0  # no heartbeat comes while a server looks for rows
 _BODY_MAX = 0xFFFFFF
+_HEAD_BYTES = 4
 _CELLS = 1 << 19
 _END_PACKET_BYTES = 9
 
@@ -69,20 +70,23 @@ class ResultReader:
         self._connection = connection
         self._config = config
         self._buffer: Bytes = np.zeros(buffer_bytes + _SLACK_BYTES, np.uint8)
-        self._size = buffer_bytes
+        self._size = self._least_size = buffer_bytes
         self._at = self._end = 0
         self._cells: Int64s = np.empty(_CELLS, np.int64)
         self._statement = b""
         self._timeout_s = max(config.read_timeout_s, _ROWS_TIMEOUT_S)
         self.received_bytes = 0
 
-    def pieces(self, sql: str, selection: Selection) -> Generator[ResultRows, None, None]:
-        """Run a statement; its rows. Raises SourceError kinds, TableMetaMismatch, CorruptEvent:
-        the connection can be used again after what the server said, and after no other error."""
+    def pieces(
+        self, sql: str, selection: Selection, among: str = ""
+    ) -> Generator[ResultRows, None, None]:
+        """Run a statement; its rows. `among`: the condition that they fit, for errors. Raises
+        SourceError kinds, TableMetaMismatch, CorruptEvent, UnsupportedEvent: a row is too long.
+        The connection can be used again after what the server said, and after no other error."""
         try:
             with translated(self._config, logged_in=True):
                 selection.check(self._execute(sql))
-                yield from self._rows(selection)
+                yield from self._rows(selection, among)
                 self._command(_COM_STMT_CLOSE, self._statement)
         finally:
             self._give_back_the_socket()
@@ -142,29 +146,39 @@ class ResultReader:
         """Read once into the buffer; False: nothing came in that time. Raises ConnectionLost."""
         if self._at and self._end == self._size:
             left = self._end - self._at
-            self._buffer[:left] = self._buffer[self._at : self._end].copy()
+            if left <= self._least_size // 2 < self._size // 2:  # a long row is read by now
+                self._resize(self._least_size)
+            else:
+                self._buffer[:left] = self._buffer[self._at : self._end].copy()
             self._at, self._end = 0, left
         if self._end == self._size:
-            self._grow(2 * self._size)
+            self._resize(2 * self._size)
+        count = self._receive_into(self._buffer[self._end : self._size], wait_s)
+        self._end += count
+        return count > 0
+
+    def _receive_into(self, target: Bytes, wait_s: float) -> int:
+        """Read once; return how many bytes came, 0 if none did in that time. Raises
+        ConnectionLost."""
         socket = self._connection._sock
         socket.settimeout(wait_s)
         try:
-            count = int(socket.recv_into(self._buffer.data[self._end : self._size]))
+            count = int(socket.recv_into(target.data))
         except TimeoutError:
             if wait_s < self._timeout_s:
-                return False
+                return 0
             raise ConnectionLost(
                 f"MySQL at {self._config.address}: no rows for {wait_s:g} s"
             ) from None
         if not count:
             raise ConnectionLost(f"MySQL at {self._config.address}: it closed the connection")
-        self._end += count
         self.received_bytes += count
-        return True
+        return count
 
-    def _grow(self, size: int) -> None:
+    def _resize(self, size: int) -> None:
+        """Take a buffer of another size, with what is not read yet."""
         buffer = np.zeros(size + _SLACK_BYTES, np.uint8)
-        buffer[: self._end] = self._buffer[: self._end]
+        buffer[: self._end - self._at] = self._buffer[self._at : self._end]
         self._buffer, self._size = buffer, size
 
     def _is_end(self) -> bool:
@@ -175,11 +189,11 @@ class ResultReader:
     def _gather(self) -> None:
         """Receive until the buffer is full enough, or the result has ended, or pauses."""
         self._receive(self._timeout_s)
-        while self._end - self._at < self._size * _FULL and not self._is_end():
+        while self._end - self._at < self._least_size * _FULL and not self._is_end():
             if not self._receive(_PAUSE_S):
                 return
 
-    def _rows(self, selection: Selection) -> Generator[ResultRows, None, None]:
+    def _rows(self, selection: Selection, among: str) -> Generator[ResultRows, None, None]:
         columns = len(selection.plan.codes)
         if len(self._cells) < columns:
             self._cells = np.empty(columns, np.int64)
@@ -195,9 +209,26 @@ class ResultReader:
             if code == k.ERROR:
                 self._packet()
             if code == k.LONG:
-                yield self._long_row(selection)
+                yield self._long_row(selection, among)
             elif not piece.rows:
+                self._refuse_long(selection, self._body_bytes(), among)
                 self._gather()
+
+    def _body_bytes(self) -> int:
+        """Length of the next packet's body; 0: not known yet."""
+        if self._end - self._at < _HEAD_BYTES:
+            return 0
+        return int.from_bytes(self._buffer[self._at : self._at + 3].tobytes(), "little")
+
+    def _refuse_long(self, selection: Selection, size: int, among: str) -> None:
+        """Raise UnsupportedEvent if a row takes more bytes than an event of the log may."""
+        if size > self._config.event_bytes_max:
+            row = f"a row with {among}" if among else "a row"
+            raise UnsupportedEvent(
+                f"{selection.meta.full_name}: {row} has more bytes than "
+                f"source.event_bytes_max ({self._config.event_bytes_max:,}): raise that, or name "
+                "the columns to read without the long ones (--columns)"
+            )
 
     def _locate(
         self, selection: Selection, source: Bytes, at: int, end: int, body: int
@@ -217,24 +248,32 @@ class ResultReader:
             raise broken(selection, code)
         return code, ResultRows(source, self._cells, sizes, rows, stop - at)
 
-    def _long_row(self, selection: Selection) -> ResultRows:
-        """One row of several packets."""
-        count, at, size = 0, 0, 0
-        while True:  # `at`: from the first packet's beginning
-            start = self._at + at
-            if self._end - start >= 4:
-                body = int.from_bytes(self._buffer[start : start + 3].tobytes(), "little")
-                if self._end - start - 4 >= body:
-                    count, at, size = count + 1, at + 4 + body, size + body
-                    if body < _BODY_MAX:
-                        break
-                    continue
-            self._receive(self._timeout_s)
-        whole = np.zeros(size + _SLACK_BYTES, np.uint8)
-        k.join_packets(read_only(self._buffer), self._at, count, whole)
-        self._at += at
+    def _long_row(self, selection: Selection, among: str) -> ResultRows:
+        """One row of several packets, in a buffer of its own."""
+        whole: Bytes = np.zeros(2 * _BODY_MAX, np.uint8)
+        size, body = 0, _BODY_MAX
+        while body == _BODY_MAX:
+            while self._end - self._at < _HEAD_BYTES:
+                self._receive(self._timeout_s)
+            body = self._body_bytes()
+            self._at += _HEAD_BYTES
+            self._refuse_long(selection, size + body, among)
+            if size + body + _SLACK_BYTES > whole.size:
+                longer: Bytes = np.zeros(2 * whole.size, np.uint8)
+                longer[:size] = whole[:size]
+                whole = longer
+            self._fill(whole[size : size + body])
+            size += body
         _, piece = self._locate(selection, whole, 0, size, size)
         return piece
+
+    def _fill(self, target: Bytes) -> None:
+        """Receive until the target is full."""
+        done = min(self._end - self._at, len(target))
+        target[:done] = self._buffer[self._at : self._at + done]
+        self._at += done
+        while done < len(target):
+            done += self._receive_into(target[done:], self._timeout_s)
 
 
 def _packed(body: bytes, at: int) -> tuple[int, int]:

@@ -91,7 +91,7 @@ class RowReader:
         low = self._marks.low()
         found, rows = _Range(table), 0
         origin = Origin("", 0, self._server_id, int(time.time()), self._flavor)
-        with contextlib.closing(self._results.pieces(sql, wanted)) as pieces:
+        with contextlib.closing(self._results.pieces(sql, wanted, order.condition)) as pieces:
             for piece in pieces:
                 found.pieces.append(decoded(wanted, piece, origin, 0, framed=True))
                 rows += piece.rows
@@ -99,6 +99,10 @@ class RowReader:
         self._ranges[order.number] = found
         size_bytes = sum(int(piece.arena.size) for piece in found.pieces)
         return RangeRead(order.number, rows, size_bytes, low, high, time.monotonic() - began_s)
+
+    def pieces_of(self, number: int) -> int:
+        """Return of how many chunks a range is that was read."""
+        return len(self._ranges[number].pieces)
 
     def place(
         self, number: int, touched: frozenset[bytes], place: LogPlace

@@ -26,12 +26,11 @@ from ray_canal.errors import ConfigError, PrivilegeMissing, SourceError, TableMe
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.offline import decode_chunks
 from ray_canal.snapshot.commits import PendingCommits
-from ray_canal.snapshot.consistent import ConsistentSnapshot
+from ray_canal.snapshot.consistent import ConsistentSnapshot, moment_readers
+from ray_canal.snapshot.moment_reader import MomentReader, Read
 from ray_canal.snapshot.read import Snapshot, read_snapshot
 from ray_canal.snapshot.read_views import open_views
-from ray_canal.snapshot.session import open_session
 from ray_canal.source.catalog import Catalog
-from ray_canal.source.connection import query
 from ray_canal.views.arrow import batches
 from ray_canal.views.entries import iter_entries
 from tests.integration.test_differential import RandomTable
@@ -88,6 +87,21 @@ def images(chunk: DecodedChunk) -> dict[str, list[tuple[pa.StructScalar, list[tu
     return {name: list(zip(rows[name], texts[name], strict=True)) for name in rows}
 
 
+def images_of(server: Server, tables: str) -> dict[str, list[Any]]:
+    """What a snapshot reads, as `images` has it."""
+    config = config_of(server).destination("snap")
+    source = ConsistentSnapshot(config, (SnapshotWish(tables),), moment_readers(config, 1))
+    read: dict[str, list[Any]] = {}
+    try:
+        for found in source.chunks():
+            assert isinstance(found, Read)
+            for name, rows in images(found.chunk).items():
+                read.setdefault(name, []).extend(rows)
+    finally:
+        source.close()
+    return read
+
+
 def write_random(server: Server, seed: int) -> str:
     """A table of random columns with random rows."""
     table = RandomTable(seed, server)
@@ -110,14 +124,7 @@ def test_a_row_that_is_read_is_the_row_that_was_streamed(server: Server, databas
     for _, chunk in decode_chunks(server.binlogs()[first:-1]):
         for name, rows in images(chunk).items():
             streamed.setdefault(name, []).extend(rows)
-    source = ConsistentSnapshot(config_of(server).destination("snap"), (SnapshotWish(r"snap\..*"),))
-    try:
-        read: dict[str, list[Any]] = {}
-        for found in source.chunks():
-            for name, rows in images(found.chunk).items():
-                read.setdefault(name, []).extend(rows)
-    finally:
-        source.close()
+    read = images_of(server, r"snap\..*")
     assert sorted(read) == sorted(names)
     for name in names:
         for mine, theirs in zip(read[name], streamed[name], strict=True):
@@ -378,16 +385,17 @@ def wrong_views(server: Server) -> int:
     server.execute("drop table if exists snap.k, snap.bag", "flush binary logs", *CREATE)
     config = config_of(server).destination("snap")
     catalog, found = Catalog(config.source), []
-    connection = open_session(config.source, catalog)
+    reader = MomentReader(config)
+    reader.open()
     writers = Writers(server, 3, pause_s=0.004, only=BAG)
     with server.with_global("sync_binlog", "1"), writers.running():
         for _ in range(VIEWS):
-            place = open_views(config, catalog, [connection])
-            [row] = query(connection, config.source, "SELECT COUNT(*) AS rows_now FROM snap.bag")
-            query(connection, config.source, "COMMIT")
+            place = open_views(config, catalog, [reader])
+            [row] = reader.query("SELECT COUNT(*) AS rows_now FROM snap.bag")
+            reader.query("COMMIT")
             found.append((place.journal_name, place.position, int(row["rows_now"])))
     catalog.close()
-    connection.close()
+    reader.close()
     last = server.binlogs()[-1]
     inserted = [
         at

@@ -19,11 +19,10 @@ from ray_canal.errors import ConfigError
 from ray_canal.model.snapshot_marks import MARK_BEGIN, MARK_END
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
-from ray_canal.model.table_event import TRUNCATE
 from tests.integration.test_snapshot_keyed import Writers
 from tests.local_destination import run
 from tests.servers import Server
-from tests.snapshot_runs import CLIENT, Taker, destination_at
+from tests.snapshot_runs import CLIENT, Bags, Taker, destination_at
 from tests.snapshot_torture import kill_connections
 
 TABLES = ("bag", "maybe", "keyed")
@@ -36,35 +35,6 @@ ROWS = 10_000
 """Of about 1 kB: more than is read ahead."""
 INITIAL = Subscription(snapshot="initial")
 MOMENT = {"mode": "consistent", "may_lock": True, "readers": 2}
-
-
-class Bags:
-    """Holds what comes. A change of a row that is not held is an error. `void`: tables of which
-    something is known to lack until they are emptied."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, Counter[Any]] = {name: Counter() for name in TABLES}
-        self.read = 0
-        self.emptied = 0
-        self.void: set[str] = set()
-
-    def take(self, batch: pa.RecordBatch) -> None:
-        name = batch.schema.metadata[b"canal.table"].decode()
-        held = self.rows[name]
-        for row in batch.to_pylist():
-            if row["event_type"] == TRUNCATE:
-                held.clear()
-                self.emptied += 1
-                self.void.discard(name)
-            if row["event_type"] == TRUNCATE or name in self.void:
-                continue
-            self.read += row["event_type"] == "READ"
-            if row["before"] is not None:
-                image = tuple(row["before"].values())
-                assert held[image] > 0, (name, row)
-                held[image] -= 1
-            if row["after"] is not None:
-                held[tuple(row["after"].values())] += 1
 
 
 def bags_now(server: Server) -> dict[str, Counter[Any]]:
@@ -113,8 +83,8 @@ async def beside_writers(server: Server, folder: Path) -> None:
     destination = destination_at(server, folder, snapshot=MOMENT)
     await destination.wait_running(60)
     taker, other = Taker(destination), Taker(destination, client_id=2)
-    taker.judge = bags = Bags()
-    other.judge = Bags()
+    taker.judge = bags = Bags(TABLES)
+    other.judge = Bags(TABLES)
     await destination.subscribe(2, r"moment\.none", wishes=Subscription(start="tail"))
     with server.with_global("sync_binlog", "1"), Writers(server, 3, 5, statement).running():
         await destination.subscribe(CLIENT, r"moment\..*", wishes=INITIAL)
@@ -150,7 +120,7 @@ async def killed(server: Server, folder: Path) -> None:
     destination = destination_at(server, folder, snapshot=slow)
     await destination.wait_running(60)
     await destination.subscribe(CLIENT, r"moment\..*", wishes=INITIAL)
-    taker, bags = Taker(destination), Bags()
+    taker, bags = Taker(destination), Bags(TABLES)
     taker.judge = bags
     with Writers(server, 2, 9, statement).running():
         for what in ("restart", "kill", "truncate", "alter"):
@@ -193,7 +163,7 @@ async def asked_for(server: Server, folder: Path) -> None:
     destination = destination_at(server, folder, snapshot=slow)
     await destination.wait_running(60)
     await destination.subscribe(CLIENT, r"moment\..*", wishes=Subscription(start="tail"))
-    taker, bags, api = Taker(destination), Bags(), destination.api
+    taker, bags, api = Taker(destination), Bags(TABLES), destination.api
     taker.judge = bags
     with pytest.raises(ConfigError, match="expected"):
         await api.snapshot(CLIENT, "start", (), "", "quick")
@@ -247,7 +217,7 @@ async def refused(server: Server, folder: Path) -> None:
         destination = destination_at(server, each, snapshot={**MOMENT, **settings})
         await destination.wait_running(60)
         taker = Taker(destination)
-        taker.judge = bags = Bags()
+        taker.judge = bags = Bags(TABLES)
         bags.void = {"keyed"}
         with old_view(server):
             await destination.subscribe(CLIENT, r"moment\..*", wishes=INITIAL)

@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "destination": "logs errors malloc config filter model binlog log meta source schema "
     "snapshot limits",
     "actors": "logs errors malloc destination limits config filter model kernels binlog schema log "
-    "meta source server",
+    "meta source server snapshot",
     "client": "logs errors config filter model canal binlog views meta destination actors",
     "sinks": "logs errors malloc config filter model binlog views source client actors",
     "offline": "errors config filter model binlog views schema log source",

@@ -416,16 +416,3 @@ def fill_rows(column_arrays, rows, shape, owners, event_rows):
             if code < 0:
                 return code, first + done
     return 0, 0
-
-
-@bare
-def join_packets(buffer, at, count, target):
-    """Copy the bodies of `count` packets that follow each other, the first at `at`, to `target`;
-    return (bytes, offset after them)."""
-    size = np.int64(0)
-    for _ in range(count):
-        body = load16(buffer, at) | load8(buffer, at + 2) << 16
-        copy(target, size, buffer, at + 4, body)
-        size += body
-        at += 4 + body
-    return size, at

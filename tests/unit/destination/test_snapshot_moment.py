@@ -17,8 +17,8 @@ from ray_canal.model import canal_types
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger
 from ray_canal.model.snapshot_wish import CONSISTENT, SnapshotWish
-from ray_canal.snapshot.consistent import Read
 from ray_canal.snapshot.governor import LoadReading
+from ray_canal.snapshot.moment_reader import Read
 from ray_canal.snapshot.tables import SnapshotTable, WantedTable
 from tests.local_destination import run as run_async
 from tests.local_runtime import LocalRuntime

@@ -18,6 +18,7 @@ from ray_canal.errors import (
     CorruptEvent,
     SourceError,
     TableMetaMismatch,
+    UnsupportedEvent,
 )
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.snapshot.chunks import Origin, decoded
@@ -39,6 +40,8 @@ META = TableMeta(
     ),
 )
 KINDS = (t.LONG, t.VAR_STRING, t.NEWDECIMAL, t.NEWDECIMAL, t.DATETIME, t.VAR_STRING)
+PACKET, LONG = 0xFFFFFF, 20 << 20
+"""Longest body of a packet; a text that is longer."""
 ROW = (7, b"caf\xc3\xa9", b"-12.30", b"1.5", (2026, 2, 3, 4, 5, 6, 7), b"\xe9")
 
 
@@ -109,12 +112,15 @@ class Server:
         self._far.close()
 
 
-def read(answer: bytes, buffer_bytes: int = 1 << 12) -> Iterator[dict[str, Any]]:
+def read(
+    answer: bytes, buffer_bytes: int = 1 << 12, **settings: Any
+) -> Iterator[dict[str, Any]]:
     server, wanted = Server(answer), selection(META)
-    config = SourceConfig(address="127.0.0.1:1", username="root")
+    config = SourceConfig(address="127.0.0.1:1", username="root", **settings)
     try:
         reader = ResultReader(server, config, buffer_bytes)
-        for piece in reader.pieces(f"SELECT {wanted.expressions} FROM t", wanted):
+        sql = f"SELECT {wanted.expressions} FROM t"
+        for piece in reader.pieces(sql, wanted, "`id` > 4"):
             chunk = decoded(wanted, piece, Origin("x.1", 4), 0)
             for batch in batches(chunk, 0, chunk.layout.event_count):
                 yield from (row["after"] for row in batch.to_pylist())
@@ -149,6 +155,36 @@ def test_rows_larger_and_smaller_than_the_buffer() -> None:
     assert [(row["id"], len(row["name"])) for row in found] == [
         (key, key % 7 * 3000) for key in range(300)
     ]
+
+
+def test_rows_of_several_packets() -> None:
+    """Also where the last one of them is empty, and between rows that are short."""
+    name = b"\xfe" + struct.pack("<Q", LONG) + b"x" * LONG
+    long = row_of((2, b"", None, None, None, None))[4:-1] + name
+    rest = long[PACKET:]
+    exact = row_of((3, b"", None, None, None, None))[4:-1]
+    size = PACKET - len(exact) - 9
+    exact += b"\xfe" + struct.pack("<Q", size) + b"y" * size
+    rows = [row_of(ROW), packet(long[:PACKET]), packet(rest, 1), row_of(ROW),
+            packet(exact), packet(b""), row_of((9, None, None, None, None, None))]  # fmt: skip
+    found = list(read(head() + b"".join(rows) + END))
+    assert [row["id"] for row in found] == [7, 2, 7, 3, 9]
+    assert found[1]["name"] == "x" * LONG
+    assert found[3]["name"] == "y" * size
+
+
+@pytest.mark.parametrize("size", [(1 << 20) + 1, LONG])
+def test_a_row_that_is_too_long_is_refused_by_name(size: int) -> None:
+    name = b"\xfe" + struct.pack("<Q", size) + b"x" * size
+    body = row_of((2, b"", None, None, None, None))[4:-1] + name
+    parts = [packet(body[at : at + PACKET]) for at in range(0, len(body), PACKET)]
+    found = []
+    with pytest.raises(UnsupportedEvent) as caught:
+        found.extend(read(head() + row_of(ROW) + b"".join(parts), event_bytes_max=1 << 20))
+    assert len(found) == 1
+    assert str(caught.value).startswith(
+        "d.t: a row with `id` > 4 has more bytes than source.event_bytes_max (1,048,576): raise"
+    )
 
 
 def test_text_that_is_not_utf8_is_read_by_character() -> None:

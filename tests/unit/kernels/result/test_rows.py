@@ -76,14 +76,8 @@ def test_no_more_rows_than_there_is_room_for() -> None:
 
 
 def test_a_row_of_several_packets_comes_as_one_body() -> None:
-    """Its parts are joined first; the body has no head of a packet."""
+    """Which has no head of a packet."""
     body = ROWS[1][4:]
-    buffer = np.frombuffer(b"\xaa" + packet(body[:100]) + packet(body[100:]), np.uint8)
-    target = np.zeros(len(body) + 8, np.uint8)
-    size, at = k.join_packets(read_only(buffer), 1, 2, target)
-    assert (size, at) == (len(body), len(buffer))
-    assert target[:size].tobytes() == body
-    assert not target[size:].any()
     end, cells, _ = located(body, body=len(body))
     assert end == (k.MORE, len(body), 1)
     assert cells[0] == -1
