@@ -72,8 +72,8 @@ class SubscriberOperations:
                 await self.move(moved(one, cursor))
             elif action == "expire":
                 await self._departures.expire(one, "an operator has expired it")
-            elif new_id != client_id:
-                await self.move(copied(one, new_id, await self._service.records()))
+            elif action in ("copy", "rename"):
+                await self.move(copied(one, action, new_id, await self._service.records()))
                 if action == "rename":
                     await self._departures.remove(client_id)
             else:

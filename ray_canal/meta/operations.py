@@ -71,12 +71,19 @@ def moved(one: SubscriberMeta, cursor: LogPosition) -> SubscriberMeta:
     return dataclasses.replace(one, cursor=cursor, idle_s=0, expired=0, snapshot=snapshot)
 
 
-def copied(one: SubscriberMeta, client_id: int, known: Collection[int]) -> SubscriberMeta:
-    """Return the record for another client id: same cursor, filter and terms, nobody's yet. Raises
-    ConfigError: that id has a subscriber."""
+def copied(
+    one: SubscriberMeta, action: str, client_id: int, known: Collection[int]
+) -> SubscriberMeta:
+    """Return the record of a copy or a renamed subscriber: same cursor, filter and terms, nobody's
+    yet; the label stays with a renamed one. Raises ConfigError: that id has a subscriber."""
+    if client_id == one.client_id:
+        raise ConfigError(f"client {client_id} has this id already; give {action} another one")
     if client_id in known:
         raise ConfigError(f"client {client_id} is a subscriber already; remove it first")
-    return dataclasses.replace(one, client_id=client_id, holder="", ephemeral=False, idle_s=0)
+    label = one.label if action == "rename" else ""
+    return dataclasses.replace(
+        one, client_id=client_id, holder="", ephemeral=False, idle_s=0, label=label
+    )
 
 
 def operate_kept(
@@ -120,7 +127,7 @@ def _after(
 ) -> SubscriberMeta:
     one = known[client_id]
     if action in ("copy", "rename"):
-        return copied(one, int(argument or 0), known)
+        return copied(one, action, int(argument or 0), known)
     if action == "seek":
         place = str(argument).strip()
         if place == HEAD:

@@ -202,6 +202,14 @@ def test_copy_rename_expire_and_remove(tmp_path: Path) -> None:
             assert (copy["client_id"], copy["policy"]) == (9, "spill")
             with pytest.raises(ConfigError, match="is a subscriber already"):
                 await store.operate(7, "rename", 9)
+            for action in ("copy", "rename"):
+                with pytest.raises(ConfigError, match=f"7 has this id already; give {action}"):
+                    await store.operate(7, action, 7)
+            await store.operate(9, "label", "nightly")
+            labels = [await store.operate(9, "copy", 10), await store.operate(9, "rename", 11)]
+            assert [each["label"] for each in labels if each] == ["", "nightly"]
+            await store.operate(10, "remove")
+            await store.operate(11, "rename", 9)
             mine, its = await take(store, 7), await take(store, 9)
             assert mine is not None
             assert its is not None
@@ -275,6 +283,8 @@ def test_while_it_is_down(tmp_path: Path) -> None:
     assert operate_kept(canal, NAME, 7, "seek", str(places[5]))["cursor"] == str(places[5])
     assert operate_kept(canal, NAME, 7, "copy", 8)["client_id"] == 8
     assert operate_kept(canal, NAME, 8, "rename", 9)["client_id"] == 9
+    with pytest.raises(ConfigError, match="7 has this id already"):
+        operate_kept(canal, NAME, 7, "rename", 7)
     assert operate_kept(canal, NAME, 9, "expire")["expired_at"]
     operate_kept(canal, NAME, 9, "remove")
     with pytest.raises(ConfigError, match="has no head"):
