@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any
 
@@ -15,6 +16,9 @@ from ray_canal.cli.options import (
     Namespace,
     OptionalConfig,
 )
+from ray_canal.model.position import utc_text
+from ray_canal.model.quantities import duration_text, size_text
+from ray_canal.model.reports import SubscriberReport
 
 
 class Action(str, Enum):
@@ -75,6 +79,18 @@ def subscriber(
         typer.echo(f"{destination}: client {client_id} is no subscriber any more")
         return
     typer.echo(f"{destination}: client {found['client_id']}")
-    for key, item in found.items():
-        if item not in (None, "", False) and key != "client_id":
-            typer.echo(f"  {key}: {item}")
+    for line in lines(found):
+        typer.echo(f"  {line}")
+
+
+def lines(record: SubscriberReport) -> list[str]:
+    """Return what there is to tell of a subscriber, for people."""
+    told = {key: item for key, item in record.items() if item not in (None, "", False)}
+    del told["client_id"]
+    return [f"{key}: {_TEXTS.get(key, str)(item)}" for key, item in told.items()]
+
+
+_TEXTS: dict[str, Callable[[Any], str]] = {
+    "called_at": utc_text, "expired_at": utc_text, "paused_at": utc_text, "cursor_time": utc_text,
+    "last_call_s": duration_text, "seconds_behind": duration_text, "bytes_behind": size_text,
+}  # fmt: skip
