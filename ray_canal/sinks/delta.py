@@ -27,6 +27,7 @@ from deltalake.exceptions import (
 
 from ray_canal.config.sink import LakeConfig
 from ray_canal.model.table_event import ERASE, TRUNCATE
+from ray_canal.sinks.delta_ends import same, told_ends
 from ray_canal.sinks.delta_files import DeltaTarget, can_be_shared, merge_files
 from ray_canal.sinks.file_shares import ONE_WRITER, Spread, Writers, in_threads
 from ray_canal.sinks.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
@@ -148,8 +149,14 @@ class DeltaFile:
     def _make(self, schema: pa.Schema) -> DeltaTable:
         return DeltaTable.create(
             self._uri, schema, mode="ignore", storage_options=self._options,
-            configuration=self._noted or None, raise_if_key_not_exists=False,
+            configuration={**self._noted, **told_ends(schema)} or None,
+            raise_if_key_not_exists=False,
         )  # fmt: skip
+
+    def _note_ends(self, schema: pa.Schema) -> None:
+        wanted = told_ends(schema)
+        if wanted.items() - self._opened.metadata().configuration.items():
+            self._opened.alter.set_table_properties(wanted, raise_if_not_exists=False)
 
     def create(self, schema: pa.Schema) -> None:
         """Make the table, or one of these columns of a table that was dropped."""
@@ -165,6 +172,7 @@ class DeltaFile:
         found = Schema.from_arrow(pa.schema(new)).fields
         with _translated(self._uri):
             self._opened.alter.add_columns([Field(f.name, f.type) for f in found])
+            self._note_ends(self.schema)
 
     def merge(
         self, key: Sequence[str], deletes: pa.Table, upserts: pa.Table, upto: RowPlace
@@ -176,7 +184,7 @@ class DeltaFile:
         source = pa.concat_tables(
             [_with_op(rows, "U"), _with_op(gone, "D")], promote_options="default"
         )
-        on = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key)
+        on = " AND ".join(same(name, schema.field(name).type) for name in key)
         with _translated(self._uri):
             if not self.has_rows:
                 self._write(rows, upto)
@@ -218,6 +226,8 @@ class DeltaFile:
         with _translated(self._uri):
             if self._table is None:
                 self._table = self._make(rows.schema)
+            found = [self.schema, rows.schema]
+            self._note_ends(pa.unify_schemas(found, promote_options="permissive"))
             self._write(rows, upto, schema_mode="merge")
 
     def empty(self, upto: RowPlace, *, dropped: bool = False) -> None:
@@ -281,6 +291,7 @@ class DeltaFile:
             name for name in self._opened.metadata().partition_columns if name in rows.schema.names
         ]
         with _translated(self._uri):
+            self._note_ends(rows.schema)
             write_deltalake(
                 self._opened,
                 rows,
@@ -417,10 +428,6 @@ class DeltaLake:
 
     def drop(self, name: TableName) -> None:
         self.file(name).empty(self.now, dropped=True)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _with_op(table: pa.Table, op: str) -> pa.Table:

@@ -17,6 +17,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileSystem, PyFileSystem
 
+from ray_canal.sinks.delta_ends import has_rounded_ends
 from ray_canal.sinks.file_shares import Share, Writers, has_key_of, shares_of
 
 _FILE_BYTES = 256 << 20
@@ -85,9 +86,10 @@ def merge_files(
 def _files_between(table: DeltaTable, keys: pa.ChunkedArray, name: str) -> list[tuple[str, int]]:
     """Return the files that may have rows of these keys, by their least key, with their sizes."""
     files = pa.table(table.get_add_actions(flatten=True)).to_pydict()
-    count = len(files["path"])
-    lows = files.get(f"min.{name}", [None] * count)
-    highs = files.get(f"max.{name}", [None] * count)
+    unknown = [None] * len(files["path"])
+    lows = highs = unknown
+    if not pa.types.is_timestamp(keys.type) and not has_rounded_ends(keys.type):
+        lows, highs = (files.get(f"{end}.{name}", unknown) for end in ("min", "max"))
     ends = pc.min_max(keys).as_py()
     least, greatest = ends["min"], ends["max"]
     told = zip(lows, highs, files["path"], files["size_bytes"], strict=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 import random
+from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +69,45 @@ def test_the_rows_are_those_of_a_merge(seed: int, tmp_path: Path) -> None:
     assert DeltaTable(uris[1]).transaction_version("a#position") == 11
     by_reader = DeltaTable(uris[1]).to_pyarrow_table(filters=[("a", ">=", 10)])
     assert len(by_reader) == sum(row["a"] >= 10 for row in held(uris[0]))
+
+
+KEYS = {
+    "decimal": (pa.decimal128(20, 0), [Decimal(2**63 + n) for n in range(40)]),
+    "fraction": (pa.decimal128(9, 2), [Decimal(n) / 4 for n in range(40)]),
+    "date": (pa.date32(), [dt.date(2026, 1, 1) + dt.timedelta(n) for n in range(40)]),
+    "instant": (
+        pa.timestamp("us", "UTC"),
+        [dt.datetime(2026, 1, 1, 0, 0, 0, n, dt.timezone.utc) for n in range(40)],
+    ),
+    "text": (pa.string(), ["\U0001f600" * (n % 3) + "x" * 90 + chr(100 + n) for n in range(40)]),
+    "bytes": (pa.binary(), [bytes([255 - n]) * 3 for n in range(40)]),
+    "double": (pa.float64(), [n / 3 - 5 for n in range(40)]),
+}
+"""Of each type of a lake's keys: 40 of them."""
+
+
+@pytest.mark.parametrize("writers", [1, 3])
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_any_type(kind: str, writers: int, tmp_path: Path) -> None:
+    """In files that delta-rs has written, and in those that are written here."""
+    uri, (key_type, keys) = str(tmp_path / "t"), KEYS[kind]
+
+    def of(numbers: Iterable[int], v: int) -> pa.Table:
+        chosen = [keys[n] for n in numbers]
+        return pa.table({"k": pa.array(chosen, key_type), "v": pa.array([v] * len(chosen))})
+
+    for first in (0, 10, 20):
+        write_deltalake(uri, of(range(first, first + 10), 0), mode="append")
+    table, truth = DeltaFile(uri, "a", None, Writers(writers)), dict.fromkeys(keys[:30], 0)
+    for step in range(1, 6):
+        numbers = [n for n in range(step, 40, 7) if n != step * 2]
+        table.merge(["k"], of([step * 2], 0).select(["k"]), of(numbers, step),
+                    RowPlace(1, 1, step, 0))  # fmt: skip
+        truth.pop(keys[step * 2], None)
+        truth.update(dict.fromkeys((keys[n] for n in numbers), step))
+        found = pa.table(DeltaTable(uri).to_pyarrow_table()).to_pylist()
+        assert len(found) == len(truth)
+        assert {row["k"]: row["v"] for row in found} == truth
 
 
 def test_several_write_and_files_without_the_keys_stay(tmp_path: Path) -> None:

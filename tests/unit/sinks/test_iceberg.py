@@ -17,6 +17,7 @@ from ray_canal.sinks.iceberg import IcebergLake
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName
 from ray_canal.views.row_places import RowPlace
+from tests.unit.sinks.test_delta_files import KEYS
 from tests.unit.sinks.test_lake import options
 
 NAME = TableName("shop", "t")
@@ -134,3 +135,22 @@ def test_files_without_the_keys_stay_and_the_others_are_joined(
     lakes[0].merge(NAME, KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 51, 0))
     assert len(files()) == 3
     assert held(lakes[0]) == {(n, "x"): int(n in (5, 6, 15, 25)) for n in range(30)}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_any_type(kind: str, lakes: list[IcebergLake]) -> None:
+    lake, name, (key_type, keys) = lakes[1], TableName("shop", "k"), KEYS[kind]
+    lake.create(name, [ColumnSpec("k", key_type, is_key=True), ColumnSpec("v", pa.int64())])
+    truth = {}
+    for step in range(1, 6):
+        new = {keys[n]: step for n in range(step, 40, 7)}
+        gone = pa.table({"k": pa.array([keys[step * 2]], key_type)})
+        ups = pa.table({"k": pa.array(new, key_type), "v": pa.array(new.values(), pa.int64())})
+        if keys[step * 2] in new:
+            gone = gone.slice(1)
+        truth.pop(keys[step * 2], None)
+        truth |= new
+        lake.merge(name, ["k"], gone, ups, RowPlace(1, 1, step, 0))
+        found = lake._known(name).scan().to_arrow().to_pylist()
+        assert len(found) == len(truth)
+        assert {row["k"]: row["v"] for row in found} == truth
