@@ -138,7 +138,7 @@ class Conformance:
     def test_an_epoch_that_was_forgotten_is_told_from_one_that_was_replaced(
         self, backend: MetaBackend
     ) -> None:
-        """D4: its owner begins anew, it does not give up; it may take a newer epoch."""
+        """D4: its owner begins again, it does not give up; it may take a newer epoch."""
         manager = MetaManager(backend)
         known = manager.acquire("orders", "me")
         lost = known + 1000  # what the owner has, where the backend knows of `known` only
@@ -264,7 +264,7 @@ class SchemaConformance:
         assert store.records("d") == [record(5, "snapshot"), record(6), elsewhere]
 
     def test_logs_of_one_server_are_told_apart(self, store: SchemaStore) -> None:
-        """A8: one that began anew has the old one's places, and is forgotten as a whole."""
+        """A8: one that began again has the old one's places, and is forgotten as a whole."""
         old = [record(1, "snapshot", server="u#1"), record(2, server="u#1")]
         new = [record(1, "snapshot", server="u#2"), record(2, server="u#2")]
         store.append("d", [*old, record(2), *new])

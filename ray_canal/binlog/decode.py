@@ -82,10 +82,10 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
     started = time.perf_counter()
     count = len(parsed.events)
     failure = parsed.failure
-    factor, mend_text = _JSON_FACTOR, False
+    factor, fix_text = _JSON_FACTOR, False
     while True:  # each turn either succeeds, or has fewer events or more room
         try:
-            work = measure(raw, parsed, count, factor, mend_text)
+            work = measure(raw, parsed, count, factor, fix_text)
             chunk = _fill(work, count)
             break
         except RowsFailure as rows_failed:
@@ -100,7 +100,7 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         except _MoreRoom:
             factor *= _JSON_FACTOR_STEP
         except _BrokenText:
-            mend_text = True
+            fix_text = True
     seconds = {**parsed.stage_seconds, "decode": time.perf_counter() - started}
     entries, thins, tables, renamed, table_events = control_plane(chunk.events, parsed)
     if table_events:

@@ -64,11 +64,11 @@ class Work:
     partial: Int64s  # lines in the plan of JSON columns of which some values may be diffs
 
 
-def measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int, mend_text: bool) -> Work:
-    """Count the rows of the first `count` events. `mend_text`: UTF-8 is read character by
+def measure(raw: RawChunk, parsed: ParsedChunk, count: int, factor: int, fix_text: bool) -> Work:
+    """Count the rows of the first `count` events. `fix_text`: UTF-8 is read character by
     character, what is broken becomes U+FFFD."""
     work = _prepare(raw, parsed, count)
-    if mend_text:
+    if fix_text:
         read_by_character(work.plan)
     id_bytes = table_id_bytes(raw.head.post_header_bytes)
     arrays = MeasureArrays(

@@ -141,8 +141,8 @@ def serve(
 
     A server that runs already with this configuration is left as it is. If the configuration, a
     secret that it refers to or a file of `tls` has changed, the port is closed, with its
-    connections, and opened anew; a warning names the keys. `replace` false: that is refused. Raises
-    ConfigError: no [server] section, it cannot be served, or the port cannot be had.
+    connections, and opened again; a warning names the keys. `replace` false: that is refused.
+    Raises ConfigError: no [server] section, it cannot be served, or the port cannot be had.
     """
     canal = load(config)
     if canal.server is None:
@@ -183,10 +183,10 @@ def _close_if_changed(server: ServerConfig, namespace: str, replace: bool) -> No
     if not replace:
         raise ConfigError(
             f"Canal's TCP port is open with another configuration: {told}; without --no-replace it "
-            "is closed and opened anew, and its clients connect again"
+            "is closed and opened again, and its clients connect again"
         )
     logger.warning(
-        "Canal's TCP port: its configuration has changed (%s); it is opened anew, and clients "
+        "Canal's TCP port: its configuration has changed (%s); it is opened again, and clients "
         "connect again",
         told,
     )

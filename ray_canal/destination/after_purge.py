@@ -58,9 +58,9 @@ class AfterPurge:
         if state == RUNNING:
             for client_id, failure in self._catch_ups.unserved.items():
                 if isinstance(failure, PositionPurged):
-                    await self._begin_anew(client_id, failure)
+                    await self._begin_again(client_id, failure)
 
-    async def _begin_anew(self, client_id: int, failure: PositionPurged) -> None:
+    async def _begin_again(self, client_id: int, failure: PositionPurged) -> None:
         table, log = self._state.subscribers, self._state.log
         async with table.turn(client_id):
             known = table.known.get(client_id)

@@ -70,5 +70,5 @@ def begin(
     before = [each.position for each in cursors if not each.is_foreign(identity)]
     continues = start.position in before
     return parser.begin(
-        records, server, start.position, continues, before=before, anew=start.other_log
+        records, server, start.position, continues, before=before, other_log=start.other_log
     )

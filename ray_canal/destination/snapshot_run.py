@@ -115,7 +115,7 @@ class SnapshotRun:
         error = self._runtime.unwrap(error)
         name = f"snapshot {self.ledger.id} for client {self._client_id}"
         if isinstance(error, TableMetaMismatch):
-            self._begin_replaced_anew()
+            self._restart_replaced()
         if self.ledger.rows > self._failed_rows:
             self._failed, self._failed_rows = 0, self.ledger.rows
             self._backoff.reset()
@@ -134,12 +134,12 @@ class SnapshotRun:
         self.waits_for = f"another try, after: {error}"
         await asyncio.sleep(self._backoff.next())
 
-    def _begin_replaced_anew(self) -> None:
+    def _restart_replaced(self) -> None:
         """A table with other rows than before is read from its first row on."""
         replaced = set() if self._placer is None else self._placer.renamed
         for number, table in enumerate(self.ledger.tables):
             if (table.schema, table.table) in replaced:
-                self.ledger = self.ledger.with_table(number, table.anew())
+                self.ledger = self.ledger.with_table(number, table.restarted())
 
     async def _attempt(self) -> None:
         self.reading = ""  # what is acked of the last attempt from now on comes again
@@ -183,7 +183,7 @@ class SnapshotRun:
                 continue
             found = plan.find(number, table)
             if not table.is_of(found.key, plan.made(found)):  # another one has its name
-                self.ledger = self.ledger.with_table(number, table.anew())
+                self.ledger = self.ledger.with_table(number, table.restarted())
             keys[table.schema, table.table] = found.key
         return keys
 

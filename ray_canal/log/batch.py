@@ -41,7 +41,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ChunkSlice:
     """Entries [first, last) of one slot, those with a true `mask` (None: all). `ends`: indexes of
     the first and the last of them; None of a slot that is only on disk."""
 
@@ -54,7 +54,7 @@ class Taken:
     rows: int
 
 
-def take(subscriber: Subscriber, slot: Slot, last: int) -> Taken | None:
+def slice_of(subscriber: Subscriber, slot: Slot, last: int) -> ChunkSlice | None:
     """The subscriber's entries of a slot from its next one on and before index `last`; None: it
     has none there. The slot's chunk is there, or all of the slot is taken and its counts are
     known."""
@@ -63,16 +63,16 @@ def take(subscriber: Subscriber, slot: Slot, last: int) -> Taken | None:
     if view is None or not view.count:
         return None
     if slot.chunk is None:
-        return Taken(slot, first, last, view.mask(slot.count), None, view.count, view.rows)
+        return ChunkSlice(slot, first, last, view.mask(slot.count), None, view.count, view.rows)
     if view.count == last - first == slot.count:
-        return Taken(slot, first, last, None, (first, last - 1), view.count, view.rows)
+        return ChunkSlice(slot, first, last, None, (first, last - 1), view.count, view.rows)
     low, high = (int(i) for i in np.searchsorted(view.admitted, (first, last)))
     chosen = view.admitted[low:high]
     if not len(chosen):
         return None
     rows = int(slot.chunk.info.entries["rows"][chosen].sum())
     mask = _mask(chosen, slot.count) if len(chosen) < last - first else None
-    return Taken(slot, first, last, mask, (int(chosen[0]), int(chosen[-1])), len(chosen), rows)
+    return ChunkSlice(slot, first, last, mask, (int(chosen[0]), int(chosen[-1])), len(chosen), rows)
 
 
 def _mask(chosen: Int64s, count: int) -> Bools:
@@ -82,7 +82,7 @@ def _mask(chosen: Int64s, count: int) -> Bools:
 
 
 def batch_of(
-    subscriber: Subscriber, batch_id: int, taken: list[Taken], ack: EntryPosition
+    subscriber: Subscriber, batch_id: int, taken: list[ChunkSlice], ack: EntryPosition
 ) -> Batch:
     """The batch of these entries."""
     parts = tuple(_part(subscriber, one) for one in taken)
@@ -96,7 +96,7 @@ def batch_of(
     )
 
 
-def _part(subscriber: Subscriber, one: Taken) -> MessagePart:
+def _part(subscriber: Subscriber, one: ChunkSlice) -> MessagePart:
     slot, is_open, view = one.slot, one.slot.open, subscriber.view(one.slot)
     assert view is not None
     return MessagePart(
@@ -111,7 +111,7 @@ def _part(subscriber: Subscriber, one: Taken) -> MessagePart:
     )
 
 
-def _start(one: Taken) -> EntryPosition:
+def _start(one: ChunkSlice) -> EntryPosition:
     slot = one.slot
     if slot.chunk is None or one.ends is None:
         return slot.begins
@@ -119,7 +119,7 @@ def _start(one: Taken) -> EntryPosition:
     return EntryPosition(slot.begins.journal_name, int(entry["position"]))
 
 
-def _end(one: Taken) -> EntryPosition:
+def _end(one: ChunkSlice) -> EntryPosition:
     slot = one.slot
     if slot.chunk is None or one.ends is None or slot.tag is not None:
         return slot.after.boundary

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from ray_canal.config import StoreConfig
 from ray_canal.errors import CursorNotInLog, NotSubscribed, TransactionTooLarge
-from ray_canal.log import outstanding, pieces, whole
-from ray_canal.log.batch import Batch, Taken, batch_of, take
+from ray_canal.log import by_size, by_transaction, outstanding
+from ray_canal.log.batch import Batch, ChunkSlice, batch_of, slice_of
 from ray_canal.log.batch_ids import LastBatchIds
 from ray_canal.log.log_order import LogOrder
 from ray_canal.log.report import log_report
@@ -126,7 +126,7 @@ class EventStore:
         """Return the oldest chunk in memory, if it may go to disk."""
         return self._spilling.spillable(
             self._subscribers.values(),
-            lambda one: whole.needs_more(self._slots(one), one, self._isolated),
+            lambda one: by_transaction.needs_more(self._slots(one), one, self._isolated),
         )
 
     def spilled(self, first: int, segment: Payload, disk_bytes: int) -> bool:
@@ -139,9 +139,10 @@ class EventStore:
         self.skip(client_id)
         if subscriber.terms.transactions:
             left = max(batch_size, 1) * self._unit
-            return whole.plan(self._slots(subscriber), subscriber, left, self._isolated).missing
+            slots = self._slots(subscriber)
+            return by_transaction.plan(slots, subscriber, left, self._isolated).missing
         slot, _ = next(self._slots(subscriber), (None, 0))
-        return slot if slot is not None and slot.chunk is None else None
+        return slot if slot and slot.chunk is None else None
 
     def restore(self, first: int, chunk: LogChunk) -> None:
         """Put back the chunk of a slot on disk. It may be forgotten again after the next get."""
@@ -306,11 +307,11 @@ class EventStore:
         isolation a DDL completes a batch; so does the end of a chunk on disk."""
         subscriber = self._subscriber(client_id)
         wanted = batch_size if count_all else batch_size * self._unit
-        slots = self._slots(subscriber)
-        if subscriber.terms.transactions:
-            found = whole.ready(slots, subscriber, wanted, self._isolated, count_all=count_all)
-            return found or self._is_stuck(subscriber)  # then get raises
-        return pieces.ready(slots, subscriber, wanted, self._isolated, count_all=count_all)
+        split = by_transaction if subscriber.terms.transactions else by_size
+        slots, isolated = self._slots(subscriber), self._isolated
+        if split.ready(slots, subscriber, wanted, isolated, count_all=count_all):
+            return True
+        return subscriber.terms.transactions and self._is_stuck(subscriber)  # then get raises
 
     def get(self, client_id: int, batch_size: int) -> Batch | None:
         """Return the next batch, now outstanding; None if there is nothing for this subscriber, or
@@ -326,7 +327,7 @@ class EventStore:
             taken, end = self._take_whole(subscriber, left)
         else:
             slots = self._slots(subscriber)
-            taken, end = pieces.taken(slots, subscriber, left, self._isolated)
+            taken, end = by_size.slices(slots, subscriber, left, self._isolated)
         if not taken:
             self._pass_over(subscriber, end)
             return None
@@ -341,24 +342,22 @@ class EventStore:
         subscriber.next = end
         return batch_of(subscriber, subscriber.last_batch_id, taken, mark.after)
 
-    def _take_whole(self, subscriber: Subscriber, left: int) -> tuple[list[Taken], int]:
+    def _take_whole(self, subscriber: Subscriber, left: int) -> tuple[list[ChunkSlice], int]:
         """Take a batch of whole transactions."""
-        plan = whole.plan(self._slots(subscriber), subscriber, left, self._isolated)
-        if plan.missing is not None:
-            return [], subscriber.next
-        if plan.end is None:
-            if self._is_stuck(subscriber):
+        plan = by_transaction.plan(self._slots(subscriber), subscriber, left, self._isolated)
+        if plan.missing is not None or plan.end is None:
+            if plan.missing is None and self._is_stuck(subscriber):
+                place = self._ring.position_before(subscriber.next)
                 raise TransactionTooLarge(
-                    f"the transaction at {self._ring.position_before(subscriber.next)} exceeds "
-                    f"store.spill_bytes ({self._spill_bytes}); raise it, or subscribe "
-                    "without transactions = true"
+                    f"the transaction at {place} exceeds store.spill_bytes ({self._spill_bytes}); "
+                    "raise it, or subscribe without transactions = true"
                 )
             return [], subscriber.next
         taken = []
         for slot, _ in self._slots(subscriber):
             if slot.first >= plan.end:
                 break
-            found = take(subscriber, slot, min(plan.end - slot.first, slot.count))
+            found = slice_of(subscriber, slot, min(plan.end - slot.first, slot.count))
             if found is not None:
                 taken.append(found)
         return taken, plan.end

@@ -77,7 +77,7 @@ class SpillFolder:
         except BaseException:
             os.close(marker)
             with contextlib.suppress(OSError):
-                self.unlink(new)  # a full disk, say: the next try makes it anew
+                self.unlink(new)  # a full disk, say: the next try makes it again
             raise
         return marker
 

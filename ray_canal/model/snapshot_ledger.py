@@ -74,7 +74,7 @@ class TableLedger:
         then, now = self.made.split("|"), made.split("|")
         return self.key == key and (then[0] != now[0] or then == now)
 
-    def anew(self) -> TableLedger:
+    def restarted(self) -> TableLedger:
         """Return it as if nothing was read yet."""
         return TableLedger(self.schema, self.table, self.where, self.columns)
 
@@ -145,9 +145,9 @@ class Ledger:
         """Return it with rows of its table `number` acked, up to a key; see TableProgress.acked."""
         return self.with_table(number, self.tables[number].acked(upto, rows))
 
-    def anew(self) -> Ledger:
+    def restarted(self) -> Ledger:
         """Return it as if nothing was read yet."""
-        return replace(self, tables=tuple(table.anew() for table in self.tables))
+        return replace(self, tables=tuple(table.restarted() for table in self.tables))
 
     def to_json(self) -> str:
         """Return it as text; of tables, which may be many, without what is as it is by default."""
@@ -185,8 +185,8 @@ def _table(tree: dict[str, Any]) -> TableLedger:
 
 def restarted(record: str) -> str:
     """Return the record of a subscriber's snapshot after its cursor was moved: one that goes on
-    begins anew, as what was read does not fit the new place."""
+    begins again, as what was read does not fit the new place."""
     if not record:
         return ""
     ledger = Ledger.from_json(record)
-    return record if ledger.is_over else ledger.anew().to_json()
+    return record if ledger.is_over else ledger.restarted().to_json()

@@ -27,7 +27,7 @@ from ray_canal.model.schema_record import Quarantined, SchemaChange, SchemaRecor
 from ray_canal.model.table_event import RENAME, TableEffect
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.apply_ddl import is_ddl
-from ray_canal.schema.ddl.by_kind import without_kinds
+from ray_canal.schema.ddl.event_filter import drop_events
 from ray_canal.schema.ddl.row_effects import RowEffects, with_effects
 from ray_canal.schema.ddl.statements import classify
 from ray_canal.schema.history import HistoryPlace, place_of
@@ -70,7 +70,7 @@ class EventParser:
         continues: bool = False,
         *,
         before: Sequence[EntryPosition] = (),
-        anew: bool = False,
+        other_log: bool = False,
     ) -> tuple[SchemaRecord, ...]:
         """Stand at a place of a server's log, with the schema history that is known of it; see
         SchemaKeeper.begin."""
@@ -78,7 +78,9 @@ class EventParser:
             if self._ask_names is not None:
                 self._schemas.use_names(self._ask_names())
             return ()
-        new = self._keeper.begin(records, server, start, continues, before=before, anew=anew)
+        new = self._keeper.begin(
+            records, server, start, continues, before=before, other_log=other_log
+        )
         self._schemas.use(self._keeper.history)
         return new
 
@@ -97,7 +99,7 @@ class EventParser:
         if pieces is not None:
             parsed = replace(parsed, pieces=pieces)
         if self._wanted is not None and self._wanted.by_kind:
-            without_kinds(parsed, self._wanted)
+            drop_events(parsed, self._wanted)
         if self._keeper is None:
             return parsed
         if parsed.skipped or raw.head.on_undecodable != "stop":

@@ -1,7 +1,7 @@
 """Keep a destination's schema history up to date: snapshot, DDL, and tables that got lost.
 
 A table is lost where a DDL could not be applied, or where what is known does not fit its rows. It
-is read anew from the catalog if that is provably what the rows had: the log ends (for the server,
+is read again from the catalog if that is provably what the rows had: the log ends (for the server,
 too) no later than the chunk at hand, and no DDL stands behind the rows. Else its events are put in
 quarantine, or the destination stops, as configured.
 """
@@ -27,10 +27,10 @@ from ray_canal.model.schema_record import (
     SchemaRecord,
 )
 from ray_canal.schema.ddl.apply_ddl import created_table
+from ray_canal.schema.ddl_scan import oldest_snapshot, reaching_back
 from ray_canal.schema.fit import misfit_of_state
 from ray_canal.schema.history import FileOrder, HistoryPlace, Key, SchemaHistory, place_of
 from ray_canal.schema.names import Name, Names
-from ray_canal.schema.prescan import oldest_snapshot, reaching_back
 from ray_canal.schema.records import (
     compacted,
     ddl_record,
@@ -125,19 +125,19 @@ class SchemaKeeper:
         continues: bool = False,
         *,
         before: Sequence[EntryPosition] = (),
-        anew: bool = False,
+        other_log: bool = False,
     ) -> tuple[SchemaRecord, ...]:
         """Load the history for reading from `start`. There is none, or it ends before `start`, so
         that statements between them were never read: take a snapshot. `continues`: reading goes on
         where it was before, so nothing lies between. `before`: up to where this log was read; it
-        goes on at `start` too where that is the first file of another base name behind it. `anew`:
-        the server's log is another one than that of which something is known.
+        goes on at `start` too where that is the first file of another base name behind it.
+        `other_log`: the server's log is another one than that of which something is known.
 
         Returns the records that are new. Raises SourceError kinds, ConfigError."""
         known = list(records)
         self._new, self._chunk, self._created_s = [], None, 0
         self._ask_server(known)
-        self.server, known = self._log_of(known, server, anew)
+        self.server, known = self._log_of(known, server, other_log)
         place = place_of(start.journal_name, start.position)
         known = [*without_gap(known, place, self._order)]
         history = self.history = self._loaded(known, start)
@@ -189,7 +189,7 @@ class SchemaKeeper:
         return is_renamed and following == start.journal_name
 
     def _log_of(
-        self, records: list[SchemaRecord], server: str, anew: bool
+        self, records: list[SchemaRecord], server: str, other_log: bool
     ) -> tuple[str, list[SchemaRecord]]:
         """Find which log of the server is read now, and what is known of it."""
         if self._catalog is None:
@@ -199,18 +199,18 @@ class SchemaKeeper:
         if known and not number:
             number, known = 1, with_number(known, server, 1)
             self._new += known
-        if known and (why := self._is_another(known, self._catalog, anew)):
+        if known and (why := self._is_another(known, self._catalog, other_log)):
             logger.warning("%s: what is known of its schemas is of another log (%s); the catalog "
                            "is read", server, why)  # fmt: skip
             number, known, self._new = number + 1, [], []
         return numbered_log(server, max(number, 1)), known
 
-    def _is_another(self, known: list[SchemaRecord], catalog: LiveCatalog, anew: bool) -> str:
+    def _is_another(self, known: list[SchemaRecord], catalog: LiveCatalog, other_log: bool) -> str:
         """Return why the known history cannot be of the server's present log; empty if it can.
 
-        The log began anew (RESET, a copy that was put back), or the server compares names in
-        another way since, and statements would have to be applied in another way, too. `anew`: it
-        did for the cursors; what is known may have been learned since."""
+        The log began again (RESET, a copy that was put back), or the server compares names in
+        another way since, and statements would have to be applied in another way, too.
+        `other_log`: it did for the cursors; what is known may have been learned since."""
         end = catalog.position()
         behind = self._key(end.journal_name, end.position)
         if any(self._order.key(record_place(record)) > behind for record in known):
@@ -231,7 +231,7 @@ class SchemaKeeper:
             now_s = catalog.created_s(record.journal_name) if created_s else 0
             if now_s:
                 return f"{record.journal_name} is another file" if now_s != created_s else ""
-        return "it began anew" if anew else ""
+        return "it began again" if other_log else ""
 
     def _take_snapshot(self, catalog: LiveCatalog, *, after_gap: bool) -> None:
         snapshot = catalog.snapshot()
@@ -304,7 +304,7 @@ class SchemaKeeper:
             self._created_s = head.created_s
             for name, state in effects.tables.items():
                 if state is not None and state.problem and self.on_ddl_error != "stop":
-                    self._read_anew(name, head, position, lambda _: True)
+                    self._read_again(name, head, position, lambda _: True)
             self._compact()
         changes = []
         before = place_of(head.journal_name, position - 1)
@@ -345,11 +345,11 @@ class SchemaKeeper:
         if self.on_ddl_error == "stop":
             return False
         name = (table_map.schema, table_map.table)
-        return self._read_anew(
+        return self._read_again(
             name, head, position, lambda state: not misfit_of_state(table_map, state)
         )
 
-    def _read_anew(
+    def _read_again(
         self,
         name: tuple[str, str],
         head: ChunkHead,
@@ -365,7 +365,7 @@ class SchemaKeeper:
         state = with_period(found.tables[0])
         if not fits(state):
             return False
-        logger.warning("table %s.%s at %s:%d was read anew from the catalog", *name,
+        logger.warning("table %s.%s at %s:%d was read again from the catalog", *name,
                     head.journal_name, position)  # fmt: skip
         self.history.put(place_of(head.journal_name, position), state)
         self._new.append(table_record(self.server, time.time(), head.journal_name, position, state))
@@ -381,5 +381,5 @@ def _retyped(old: TableState | None, new: TableState | None) -> tuple[str, ...]:
 
 
 def _is_gtid_set(text: str) -> bool:
-    """MySQL's; a server of MariaDB may count its positions anew without a RESET."""
+    """MySQL's; a server of MariaDB may count its positions from the start again without a RESET."""
     return ":" in text

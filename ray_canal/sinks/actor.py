@@ -1,7 +1,7 @@
 """Sinks on the cluster: an actor each, on any node, and how they are started and steered.
 
 What should run is what was started and not stopped: a record in Ray's key-value store. It has the
-sink's configuration, whether it is paused, and how often it was begun anew. A process that ends is
+sink's configuration, whether it is paused, and how often it was begun again. A process that ends is
 restarted by Ray, one that does not answer is replaced by the controller; either way the target
 shuts out whoever wrote before, and its own place decides where the sink goes on.
 """

@@ -210,7 +210,7 @@ def _refuse_statement(batch: pa.RecordBatch, name: str, statements: Statements) 
     if statements == "error":
         raise UnsupportedEvent(
             f'{text}; set binlog_format=ROW on the server, or pass over it (statements="ignore") '
-            "and read the table anew"
+            "and read the table again"
         )
     _log.warning("%s", text)
 

@@ -61,7 +61,7 @@ def _segments(
     if statements == "error" and behind:
         raise UnsupportedEvent(
             f"at {behind[0].place} rows were changed by a statement of which the log has the text "
-            f'alone: {behind[0].sql[:200]}; the table must be read anew, or statements="ignore"'
+            f'alone: {behind[0].sql[:200]}; the table must be read again, or statements="ignore"'
         )
     rows = rows.where(~F.col("event_type").isin(*ENDS, STATEMENT)).drop(*NOTES)
     if last is None:

@@ -17,7 +17,7 @@ _OWN, _INSERT, _DELETE = 0, 1, 3
 
 
 def split_moves(lines: Int64s, order: Int32s, moves: Int64s) -> tuple[Int64s, Int32s, Int64s]:
-    """Return the messages of `Split` with their kinds, those of the entries in `moves` made anew.
+    """Return the messages of `Split` with their kinds, those of the entries in `moves` made again.
 
     `moves` has all rows of an entry: entry, row, partition before and after. A row that stays goes
     with the one before it in its partition; one that moves is two messages of its own."""

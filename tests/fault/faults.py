@@ -134,7 +134,7 @@ def while_spilling(fault: Callable[[Deployment], None]) -> Callable[[Deployment]
 
 
 def end_of_ray(role: str) -> Callable[[Deployment], None]:
-    """A process without which Ray ends; who supervises the head then starts it anew."""
+    """A process without which Ray ends; who supervises the head then starts it again."""
 
     def fault(run: Deployment) -> None:
         kill(role)(run)

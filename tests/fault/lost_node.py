@@ -4,7 +4,7 @@ process has one Ray.
     RAY_AUTH_TOKEN=... python -m tests.fault.lost_node HOST:PORT DESTINATION FOLDER HOW
 
 The head decodes nothing and has all actors, so every decoded chunk lies on the other node. HOW:
-`noticed` (nobody asks for anything until the log has begun anew), else clients go on reading;
+`noticed` (nobody asks for anything until the log has begun again), else clients go on reading;
 `slow`: there is no other node for a while.
 Prints what was received as JSON.
 """
@@ -131,7 +131,7 @@ def played(
             time.sleep(SLOW_S)  # nothing can be decoded
         cluster.add_node(num_cpus=1, **MEMORY)
         if how == "noticed":
-            until(lambda: status()["generations"] > 1, "the destination begins anew by itself")
+            until(lambda: status()["generations"] > 1, "the destination begins again by itself")
         else:
             try:
                 ids = ids_of(held)

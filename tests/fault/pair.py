@@ -1,5 +1,5 @@
 """Two MySQL servers that replicate, one of which is written to: they change places, begin their
-logs anew, and purge them. What they have logged is kept."""
+logs again, and purge them. What they have logged is kept."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Pair:
         return old
 
     def reset(self) -> None:
-        """Both logs begin anew, and their GTIDs."""
+        """Both logs begin again, and their GTIDs."""
         self.catch_up()
         self.servers[self.standby].execute("STOP REPLICA", "RESET REPLICA ALL")
         for number in (self.standby, self.writer):

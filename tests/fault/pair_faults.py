@@ -1,5 +1,5 @@
-"""Kinds of faults where the source is two servers: they change places, their logs begin anew or are
-purged; and the server of the cursors is not to be reached."""
+"""Kinds of faults where the source is two servers: they change places, their logs begin again or
+are purged; and the server of the cursors is not to be reached."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class away:
 
 
 def reset_away(run: PairDeployment) -> None:
-    """Both logs begin anew while the destination is away; then more or less is written."""
+    """Both logs begin again while the destination is away; then more or less is written."""
     with run.quiet(acked=True), away(run):
         run.pair.reset()
     with away(run):
@@ -72,7 +72,7 @@ def reset_away(run: PairDeployment) -> None:
 
 
 def reset_connected(run: PairDeployment) -> None:
-    """Both logs begin anew under their dumps. A dump goes on with the next file, if there is one,
+    """Both logs begin again under their dumps. A dump goes on with the next file, if there is one,
     and leaves out the first."""
     with run.quiet(acked=True):
         run.pair.reset()

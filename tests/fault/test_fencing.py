@@ -215,7 +215,7 @@ def test_a_replaced_store_that_is_restarted_does_not_take_the_destination_back(
             assert next_ids(new, 1) == [1]
             assert state("new")["state"] == "running"
             assert state("new")["generations"] == 1
-        # Whoever wants it back starts it anew.
+        # Whoever wants it back starts it again.
         canal.stop(name, namespace=f"{name}_old")
         canal.start(old_config)
         insert(mysql97, name, 2)
@@ -290,7 +290,7 @@ def test_a_client_that_slept_while_another_took_its_place_neither_acks_nor_gets(
         for call in (sleeper.ack, sleeper.get):
             with pytest.raises(SubscriberReplaced, match="another connection has subscribed"):
                 ray.get(call.remote())
-        # A store that starts anew knows it, too.
+        # A store that starts again knows it, too.
         (store,) = set(running(STORE)) - others
         send(store, signal.SIGKILL)
         with pytest.raises((SubscriberReplaced, InstanceNotRunning)):

@@ -4,8 +4,8 @@ of Canal that explains it.
 `differences.tsv` has five columns: the case; the event's offset; which of the entries with that
 offset; the defect (docs/reference/canal-compat.md describes it, defects.py checks it); what
 differs. Offset `*` is the whole case: Canal's entries name another file. The test compares the
-table with what is found now, both ways. To write it anew: `python -m tests.golden.differences [PART
-OF A CASE]`; it refuses what no defect explains.
+table with what is found now, both ways. To write it again: `python -m tests.golden.differences
+[PART OF A CASE]`; it refuses what no defect explains.
 """
 
 from __future__ import annotations

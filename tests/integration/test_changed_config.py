@@ -80,7 +80,7 @@ def test_a_changed_instance_is_started_over_at_its_cursors(
 
 
 def test_cursors_that_would_be_elsewhere_are_not_left_behind(cleanly: None, tmp_path: Path) -> None:
-    """b11: a destination does not begin anew because [meta] names another place."""
+    """b11: a destination does not begin again because [meta] names another place."""
     canal.start(deployment(tmp_path))
     epoch, _ = state()
     moved = deployment(tmp_path)
@@ -100,7 +100,7 @@ def enters(address: str, password: str) -> bool:
     return True
 
 
-def test_a_changed_server_is_opened_anew(
+def test_a_changed_server_is_opened_again(
     cleanly: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """C2: a password that was added or rotated counts, by its value and behind a reference."""
@@ -112,7 +112,7 @@ def test_a_changed_server_is_opened_anew(
     closed = {**server, "username": "u", "password": f"file:{secret}"}
     (address,) = canal.serve(deployment(tmp_path, server))
     assert canal.serve(deployment(tmp_path, server)) == [address]
-    assert "opened anew" not in caplog.text
+    assert "opened again" not in caplog.text
     assert enters(address, "anything")
 
     with pytest.raises(ConfigError, match="password, username"):

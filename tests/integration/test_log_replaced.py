@@ -149,7 +149,7 @@ async def consumed(
 
 @pytest.mark.parametrize("listed_anew", [False, True])
 def test_a_file_that_is_purged_while_it_is_looked_at(listed_anew: bool, tmp_path: Path) -> None:
-    """A11: that is no word about cursors: it is decided anew, and source.on_purged says how to go
+    """A11: that is no word about cursors: it is decided again, and source.on_purged says how to go
     on."""
     with serving("mysql97", tmp_path) as server:
         write(server, 0, 3, files=1)

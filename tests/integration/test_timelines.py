@@ -49,7 +49,7 @@ def timeline(destination: str) -> int:
 
 
 def test_ids_behind_a_reset_are_higher(local_ray: None, tmp_path: Path) -> None:
-    """A6: a server begins its log anew, under file names and positions that it had before."""
+    """A6: a server begins its log again, under file names and positions that it had before."""
     with start("mysql97", tmp_path / "server") as server:
         source = {
             "address": server.address, "username": "root", "on_reset": "earliest",

@@ -178,7 +178,7 @@ class Server:
         del self.files[: max(0, len(self.files) - keep)]
 
     def reset(self) -> None:
-        """RESET BINARY LOGS AND GTIDS: the log begins anew, the data and the uuid stay."""
+        """RESET BINARY LOGS AND GTIDS: the log begins again, the data and the uuid stay."""
         self.life += 1
         self.lives.append([])
         self.files, self._number, self._gno = [], 0, 0

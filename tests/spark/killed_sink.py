@@ -25,7 +25,7 @@ ROWS = 20
 
 
 class DurableLog:
-    """Rows behind the durable cursor, in batches of a size that each process has anew."""
+    """Rows behind the durable cursor, in batches of a size that each process has again."""
 
     def __init__(self, cursor: Path, size: int) -> None:
         self._cursor, self._size = cursor, size

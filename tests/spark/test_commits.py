@@ -101,7 +101,7 @@ def test_killed_at_every_step_each_row_is_there_once(tmp_path: Path, after: bool
             pass
         seen = {table: rows_of(files, table) for table in TABLES}
         assert all(rows == list(range(len(rows))) for rows in seen.values())
-        commits = Commits(files)  # a new process, and the batches are cut anew
+        commits = Commits(files)  # a new process, and the batches are cut again
         commits.open()
         for first, end in ((0, 5), (5, 9)):
             write_rows(commits, files, first, end)

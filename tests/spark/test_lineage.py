@@ -1,4 +1,4 @@
-"""Tables that are emptied, dropped, made anew and renamed: what is left is what SELECT shows."""
+"""Tables that are emptied, dropped, made again and renamed: what is left is what SELECT shows."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_batch_that_fails_in_the_middle_is_written_once(
 
 
 def test_a_second_delivery_is_passed_over_however_it_is_cut(spark, tmp_path: Path) -> None:
-    """A2: written but not acked; then, in a new process, the rows come in batches cut anew."""
+    """A2: written but not acked; then, in a new process, the rows come in batches cut again."""
     out = tmp_path / "out"
     sink = ParquetSink(spark, str(out))
     log = Log([[inserts(0, 6), inserts(50, 1, table="order", position=1500)]])

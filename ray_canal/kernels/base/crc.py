@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from numba.core import config
 
-from ray_canal.kernels.base.jit import CHECKED, bare, inlined
+from ray_canal.kernels.base.jit import CHECKED, inlined, without_refcounts
 from ray_canal.kernels.base.memory import load32
 
 _POLYNOMIAL: Final = 0xEDB88320
@@ -158,7 +158,7 @@ if FOLDS:
 
 else:
 
-    @bare
+    @without_refcounts
     def _folded(source, at, count, crc):
         return np.int64(0)  # never called
 
@@ -176,7 +176,7 @@ def _eight(low, high, base):
     )  # fmt: skip
 
 
-@bare
+@without_refcounts
 def crc32_update(crc, data, at, end):
     """Continue a running (inverted) CRC over data[at:end]."""
     if FOLDS and end - at >= _STEP_BYTES:
@@ -202,13 +202,13 @@ def crc32_update(crc, data, at, end):
     return crc
 
 
-@bare
+@without_refcounts
 def crc32_byte(crc, byte):
     """Continue a running (inverted) CRC over one byte that is in no array."""
     return crc >> 8 ^ np.int64(TABLES[(crc ^ byte) & 255])
 
 
-@bare
+@without_refcounts
 def crc32(data, at, end):
     """Return the checksum of data[at:end]."""
     return crc32_update(np.int64(0xFFFFFFFF), data, at, end) ^ 0xFFFFFFFF

@@ -17,7 +17,7 @@ import numpy as np
 
 from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.crc import FOLDS, TABLES, crc32, crc32_byte, crc32_update
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load8, load32
 
 RUN_BYTES: Final = 24 << 10
@@ -174,7 +174,7 @@ if FOLDS:
             here += _BLOCK
         return state, sets, here
 
-    @bare
+    @without_refcounts
     def _run_fits(data, at, limit):
         """Return (end of the run, True if its checksums fit)."""
         state = sets = _block(_SETS, np.int64(_NOTHING))
@@ -199,7 +199,7 @@ if FOLDS:
         return event, _register(state) == _EXPECTED[(_BLOCK - left) & (_BLOCK - 1)]
 
 
-@bare
+@without_refcounts
 def fitting_run(data, at):
     """Return where a run of events from `at` on ends whose checksums fit; `at` if its own does not.
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base.digits import digit_count, put_digits
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 from ray_canal.kernels.base.memory import high_product, low_product
 
 MAX_TEXT_BYTES: Final = 352
@@ -49,7 +49,7 @@ def _powers() -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
 _POWERS = _powers()
 
 
-@bare
+@without_refcounts
 def _rounded_odd(k, cp):
     """Return cp × g(k) / 2^127, its last bit set if anything was cut off."""
     g1, g0 = _POWERS[k - _K_MIN, 0], _POWERS[k - _K_MIN, 1]
@@ -60,7 +60,7 @@ def _rounded_odd(k, cp):
     return w | (((z & _M63) + _M63) >> _S63)
 
 
-@bare
+@without_refcounts
 def _decimal(q, c, c_min, q_min):
     """Return (digits, exponent) of c × 2^q, digits possibly with trailing zeros."""
     out = c & _S1
@@ -95,7 +95,7 @@ def _decimal(q, c, c_min, q_min):
     return t, k
 
 
-@bare
+@without_refcounts
 def shortest(bits, mantissa_bits, exponent_bits):
     """Return (digits, exponent) of a finite number's bits without the sign: value = digits ×
     10^exponent, no trailing zeros. (52, 11) is for a double, (23, 8) for a float; zero is (0,
@@ -125,7 +125,7 @@ def shortest(bits, mantissa_bits, exponent_bits):
     return _stripped(digits, k + shift)
 
 
-@bare
+@without_refcounts
 def _stripped(digits, exponent):
     while digits != _ZERO and digits % _TEN == _ZERO:
         digits //= _TEN
@@ -133,7 +133,7 @@ def _stripped(digits, exponent):
     return digits, exponent
 
 
-@bare
+@without_refcounts
 def _put_word(word, out, pos):
     for i in range(len(word)):
         out[pos + i] = word[i]
@@ -144,7 +144,7 @@ _NAN = np.frombuffer(b"NaN", np.uint8)
 _INFINITY = np.frombuffer(b"Infinity", np.uint8)
 
 
-@bare
+@without_refcounts
 def _put_plain(digits, exponent, out, pos):
     """Write `120.5`, `0.0012`, `100.0`: no exponent, at least one digit after the point."""
     start = pos
@@ -173,7 +173,7 @@ def _put_plain(digits, exponent, out, pos):
     return end + lead
 
 
-@bare
+@without_refcounts
 def _put_scientific(digits, exponent, always_point, mark, out, pos):
     """Write `1.5E-7` (mark E, always with a point) or `1e100` (mark e)."""
     end = put_digits(digits, out, pos)
@@ -197,7 +197,7 @@ def _put_scientific(digits, exponent, always_point, mark, out, pos):
     return put_digits(U(power), out, end)
 
 
-@bare
+@without_refcounts
 def _put_special(bits, mantissa_bits, exponent_bits, out, pos):
     """Write Infinity or NaN; return -1 for a finite number."""
     if (bits >> mantissa_bits) & ((1 << exponent_bits) - 1) != (1 << exponent_bits) - 1:
@@ -210,7 +210,7 @@ def _put_special(bits, mantissa_bits, exponent_bits, out, pos):
     return _put_word(_INFINITY, out, pos)
 
 
-@bare
+@without_refcounts
 def java_text(bits, mantissa_bits, exponent_bits, out, pos):
     """Write Java's Double.toString (52, 11) or Float.toString (23, 8): `1.0`, `1.0E7`, `9.999E-4`,
     `-0.0`."""
@@ -229,7 +229,7 @@ def java_text(bits, mantissa_bits, exponent_bits, out, pos):
     return _put_scientific(digits, exponent, True, 69, out, pos)
 
 
-@bare
+@without_refcounts
 def mysql_json_text(bits, out, pos):
     """Write a double as MySQL prints it inside JSON: `1.0`, `0.00001`, `1e16`,
     `1234567890123456.5`."""

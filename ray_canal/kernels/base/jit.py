@@ -161,7 +161,7 @@ def kernel(function: F) -> F:
     return function if JIT_DISABLED else _cached(numba.njit(nogil=True)(function), function)
 
 
-def bare(function: F) -> F:
+def without_refcounts(function: F) -> F:
     """Compile a kernel without reference counting, as it allocates nothing and returns no array.
 
     Counting is a call per array and step: more than such a step itself, in the inner loops.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ray_canal.kernels.base.codes import ALIGNMENT_BYTES
-from ray_canal.kernels.base.jit import CHECKED, bare, inlined
+from ray_canal.kernels.base.jit import CHECKED, inlined, without_refcounts
 
 if not CHECKED:
     from llvmlite import ir
@@ -169,23 +169,23 @@ if not CHECKED:
 
 else:
 
-    @bare
+    @without_refcounts
     def load8(source, at):
         return np.int64(source[at])
 
-    @bare
+    @without_refcounts
     def load16(source, at):
         return np.int64(source[at]) | np.int64(source[at + 1]) << 8
 
-    @bare
+    @without_refcounts
     def load32(source, at):
         return load16(source, at) | load16(source, at + 2) << 16
 
-    @bare
+    @without_refcounts
     def load64(source, at):
         return load32(source, at) | load32(source, at + 4) << 32
 
-    @bare
+    @without_refcounts
     def load64_be(source, at):
         """Load eight bytes, the first one highest."""
         value = np.int64(0)
@@ -193,45 +193,45 @@ else:
             value = value << 8 | np.int64(source[at + k])
         return value
 
-    @bare
+    @without_refcounts
     def word(words, at):
         """Return words[at] of a contiguous int64 array; `at` is not negative."""
         return words[at]
 
-    @bare
+    @without_refcounts
     def set_word(words, at, value):
         """Set words[at] of a contiguous int64 array; `at` is not negative."""
         words[at] = value
 
-    @bare
+    @without_refcounts
     def prefetch(source, at):
         """Fetch source[at]'s cache line ahead; `at` may be outside."""
 
-    @bare
+    @without_refcounts
     def copy32(target, to, source, at):
         """Copy source[at : at + 32] to target[to :]."""
         copy(target, to, source, at, 32)
 
-    @bare
+    @without_refcounts
     def store8(target, at, value):
         target[at] = value & 0xFF
 
-    @bare
+    @without_refcounts
     def store16(target, at, value):
         for k in range(2):
             target[at + k] = (value >> (8 * k)) & 0xFF
 
-    @bare
+    @without_refcounts
     def store32(target, at, value):
         for k in range(4):
             target[at + k] = (value >> (8 * k)) & 0xFF
 
-    @bare
+    @without_refcounts
     def store64(target, at, value):
         for k in range(8):
             target[at + k] = (value >> (8 * k)) & 0xFF
 
-    @bare
+    @without_refcounts
     def high_product(a, b):
         """Return the upper 64 bits of the product of two uint64."""
         low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -240,7 +240,7 @@ else:
         other = a0 * b1 + (middle & low)
         return a1 * b1 + (middle >> half) + (other >> half)
 
-    @bare
+    @without_refcounts
     def low_product(a, b):
         """Return the lower 64 bits of the product of two uint64."""
         low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -248,7 +248,7 @@ else:
         middle = (a1 * b0 & low) + (a0 * b1 & low) + (a0 * b0 >> half)
         return (middle & low) << half | a0 * b0 & low
 
-    @bare
+    @without_refcounts
     def bit_length(value):
         """Return the number of bits of a uint64 up to its highest one."""
         count = 0
@@ -257,7 +257,7 @@ else:
             count += 1
         return count
 
-    @bare
+    @without_refcounts
     def copy(target, to, source, at, count):
         """Copy source[at : at + count] to target[to :]; the two do not overlap."""
         if count < 0 or at < 0 or to < 0 or at + count > source.size or to + count > target.size:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 
 BLOCK_BYTES: Final = 64
 HEX_BYTES: Final = 64
@@ -43,7 +43,7 @@ _K = _roots(3, 64)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-@bare
+@without_refcounts
 def _compress(w, state):
     """Add one block, whose sixteen words are in w[:16], to the state."""
     for i in range(16, 64):
@@ -70,7 +70,7 @@ def _compress(w, state):
     state[7] += h
 
 
-@bare
+@without_refcounts
 def _finish(data, start, end, before, w, state):
     """Add the rest of a message, data[start:end], after `before` bytes that are in the state."""
     size = end - start
@@ -93,7 +93,7 @@ def _finish(data, start, end, before, w, state):
         _compress(w, state)
 
 
-@bare
+@without_refcounts
 def hash_column(offsets, data, keyed, inner, outer, scratch, out):
     """Write the hash of value i, data[offsets[i]:offsets[i + 1]], as 64 hexadecimal digits from
     out[64 * i] on. `keyed`: HMAC, with the midstates of its key; else `inner` is INITIAL."""
@@ -115,7 +115,7 @@ def hash_column(offsets, data, keyed, inner, outer, scratch, out):
                 out[64 * i + 8 * word + k] = _HEX[state[word] >> (28 - 4 * k) & 15]
 
 
-@bare
+@without_refcounts
 def _absorb(data, w, state):
     """Add one whole block of bytes to the state."""
     for word in range(16):

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load32, load64, next_bit
 
 UNDEFINED: Final = 0xFFFD
@@ -57,7 +57,7 @@ def _ascii_end(source, at, end):
     return at
 
 
-@bare
+@without_refcounts
 def _meaning(source, at, end):
     """Classify bytes: 0 ASCII alone, 1 UTF-8, -1 neither."""
     found = 0
@@ -72,7 +72,7 @@ def _meaning(source, at, end):
     return found
 
 
-@bare
+@without_refcounts
 def first_broken_row(arena, data, used, offsets, rows):
     """Return the first row of a column (its data area, its int32 offsets) that is not UTF-8; -1 if
     none."""

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base import event_types as ev
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load16, load_le
 from ray_canal.kernels.framing import query as q
 from ray_canal.kernels.framing import table_maps as m
@@ -66,7 +66,7 @@ def _continued(number, data, start, end, label, lane, prime):
     return number
 
 
-@bare
+@without_refcounts
 def _rows_at(data, body, end, kind, id_bytes, images):
     """Return the offsets of a row event's column bitmaps and first row image; -1: too short."""
     at = body + id_bytes + 2
@@ -90,7 +90,7 @@ def _rows_at(data, body, end, kind, id_bytes, images):
     return (at, rows) if rows <= end else (-1, -1)
 
 
-@bare
+@without_refcounts
 def _names_end(data, start, end):
     """Return the offset after schema and table of a TABLE_MAP; -1: too short."""
     at = start
@@ -101,7 +101,7 @@ def _names_end(data, start, end):
     return at if at <= end else -1
 
 
-@bare
+@without_refcounts
 def transaction_pieces(data, events, bodies, maps, id_bytes, pieces):
     """Fill `pieces`, one line per transaction of a walked chunk; return how many. It ends at an
     event that is too short, which the decoder will report.

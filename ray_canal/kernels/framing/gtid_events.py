@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base import event_types as ev
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import (
     clear,
     copy,
@@ -79,7 +79,7 @@ def _read_plain(data, body, end, out, to, mariadb):
     return READ
 
 
-@bare
+@without_refcounts
 def _packed(data, at, end):
     """Return (number, offset after it) of a number whose first byte's trailing ones say how many
     bytes follow; offset -1: too short."""
@@ -108,7 +108,7 @@ def _is_tag(data, at, size):
     return True
 
 
-@bare
+@without_refcounts
 def _read_tagged(data, body, end, out, to):
     """Read GTID_TAGGED: MySQL's serialised form, fields as number and value, in order of their
     numbers.
@@ -176,7 +176,7 @@ def _follows(records, at):
     )
 
 
-@bare
+@without_refcounts
 def read_gtid(data, at, body, end, position, records, to):
     """Fill the record at `to` from the event at `at`, in the log at `position`, whose body is
     data[body:end]; return a code of those above. The record is of no use if it is not READ."""

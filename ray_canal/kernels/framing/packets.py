@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 from ray_canal.kernels.base.memory import copy
 
 # Indexes into `state` (int64[STATE_SIZE]).
@@ -32,7 +32,7 @@ BROKEN: Final = 4  # no packet of a dump
 _BODY_MAX = 0xFFFFFF
 
 
-@bare
+@without_refcounts
 def unpack(source, at, end, target, state, semi_sync):
     """Copy event bytes of source[at:end] to `target` (as large as the source); return (code, new
     `at`)."""

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load8, load16, load32
 
 FIXED_BYTES: Final = 13
@@ -86,7 +86,7 @@ def _is_begin(data, at, end):
     return load32(data, at) & 0xDFDFDFDF == _BEGI and load8(data, at + 4) & 0xDF == 78
 
 
-@bare
+@without_refcounts
 def _next_word(text, at, end):
     """Return the next word, up to 8 letters, upper case, as a number, and the offset after it;
     blanks and comments are skipped."""
@@ -120,7 +120,7 @@ def _next_word(text, at, end):
     return word, at
 
 
-@bare
+@without_refcounts
 def effect_of_query(buffer, body, end):
     """Return what a query does to chunks: PLAIN, BEGINS, ENDS, SCHEMA or XA_ENDED.
 
@@ -168,7 +168,7 @@ def _is_word(data, at, end, word):
     return True
 
 
-@bare
+@without_refcounts
 def entry_of_query(data, body, end):
     """Return the entry that a query becomes: KIND_BEGIN, KIND_END, ROLLS_BACK, XA_BEGINS, XA_ENDS
     or KIND_SPECIAL; -1 if it is too short. Only whole statements as servers write them count."""
@@ -192,7 +192,7 @@ def entry_of_query(data, body, end):
     return KIND_SPECIAL
 
 
-@bare
+@without_refcounts
 def opens_transaction(data, body, end):
     """Tell if it is MySQL's atomic CREATE TABLE … SELECT: its rows follow, under one XID."""
     start = end - _START_TRANSACTION_TEXT.size

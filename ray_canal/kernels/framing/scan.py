@@ -14,7 +14,7 @@ import numpy as np
 
 from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.event_types import HEADER_BYTES
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load16, load32, load64
 from ray_canal.kernels.framing import query as q
 
@@ -52,7 +52,7 @@ _CUTS: Final = 1  # a chunk must end after it
 _ENDS: Final = 2  # a transaction ends with it
 _HOLDS: Final = 4  # XA END: the next event says if it is a commit, so no chunk ends here
 
-@bare
+@without_refcounts
 def _is_rows(kind):
     """Tell if it is a row event, of MariaDB also a compressed one."""
     if kind < 64:
@@ -69,7 +69,7 @@ def _has_no_place(kind, state):
     )
 
 
-@bare
+@without_refcounts
 def _is_compressed(kind):
     """Tell if it holds compressed events or is one."""
     return kind == ev.TRANSACTION_PAYLOAD or (
@@ -77,7 +77,7 @@ def _is_compressed(kind):
     )
 
 
-@bare
+@without_refcounts
 def next_compressed(data, at):
     """Return the offset of the first compressed event at or after `at`; the data's size if there is
     none. The data is whole events."""
@@ -88,7 +88,7 @@ def next_compressed(data, at):
     return at
 
 
-@bare
+@without_refcounts
 def whole_events(data):
     """Return (bytes of whole events from the start, length of the next event or -1: impossible)."""
     at = 0
@@ -102,7 +102,7 @@ def whole_events(data):
     return at, 0
 
 
-@bare
+@without_refcounts
 def dependencies(data, trailer, mariadb, found):
     """Find what events after this data may depend on: the last GTID event, then the TABLE_MAPs of
     the open statement. `found` gets offset, length, and 1 if it is in a frame. Return how many;
@@ -140,7 +140,7 @@ def dependencies(data, trailer, mariadb, found):
     return count
 
 
-@bare
+@without_refcounts
 def _end_transaction(state, carry):
     """Carry nothing on."""
     state[IN_TRANSACTION] = 0
@@ -148,7 +148,7 @@ def _end_transaction(state, carry):
     carry[0, 1] = 0
 
 
-@bare
+@without_refcounts
 def _begin_transaction(state, carry, at, length):
     """Carry a transaction's GTID event on."""
     _end_transaction(state, carry)
@@ -253,7 +253,7 @@ def _effect_of(buffer, at, length, state, carry):
     return 0
 
 
-@bare
+@without_refcounts
 def scan(buffer, filled, early, limit, state, carry):
     """Walk whole events from state[AT] on, up to `filled`; return why it stopped (codes above).
 

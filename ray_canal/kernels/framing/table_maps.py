@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from ray_canal.kernels.base.crc import crc32
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load_le, same_bytes
 
 # Rows of `maps`.
@@ -44,7 +44,7 @@ class TableMaps(NamedTuple):
     counts: Any
 
 
-@bare
+@without_refcounts
 def _intern(data, start, end, at, maps, count, slots):
     """Return the column of `maps` of the TABLE_MAP data[start:end]; `count` if it is new."""
     digest = crc32(data, start, end)

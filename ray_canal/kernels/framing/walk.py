@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.crc_run import fitting_run
 from ray_canal.kernels.base.event_types import HEADER_BYTES
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import (
     load8,
     load16,
@@ -120,7 +120,7 @@ def _is_gtid(kind):
     return kind == ev.GTID or kind == ev.ANONYMOUS_GTID or kind == ev.GTID_TAGGED
 
 
-@bare
+@without_refcounts
 def survey(data):
     """Return (events, GTID events, TABLE_MAPs) up to the end or the first event of an impossible
     length."""
@@ -365,7 +365,7 @@ def _put_entry(data, event, entry, length, inner, found, tables):
     _ask(entry, record["table"], tables.maps, event.number, found.questions)
 
 
-@bare
+@without_refcounts
 def walk(data, start_fields, found_fields, table_fields):
     """Walk events to the end or the first bad one; return (code, offset, entries, the bad event's
     type). The fields are those of WalkStart, WalkOutput and TableMaps; counts are in `state`."""

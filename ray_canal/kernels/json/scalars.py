@@ -12,7 +12,7 @@ import numpy as np
 
 from ray_canal.kernels.base.digits import put_digits, put_words
 from ray_canal.kernels.base.float_text import MAX_TEXT_BYTES, mysql_json_text
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import (
     copy,
     copy32,
@@ -62,7 +62,7 @@ def uint_le(src, at, count):
     return load32(src, at) if count == 4 else load64(src, at)
 
 
-@bare
+@without_refcounts
 def _word(word, out, pos, out_end):
     if pos + len(word) > out_end:
         return NO_SPACE
@@ -70,7 +70,7 @@ def _word(word, out, pos, out_end):
     return pos + len(word)
 
 
-@bare
+@without_refcounts
 def _integer(value, out, pos, out_end):
     """Write a signed 64-bit integer in decimal."""
     if pos + 20 > out_end:
@@ -122,7 +122,7 @@ def short_quoted(src, start, end, out, pos, out_end):
     return np.int64(pos + 2 + size)
 
 
-@bare
+@without_refcounts
 def quoted(src, start, end, out, pos, out_end):
     """Write a string in double quotes, escaped as by MySQL: quote, backslash, control
     characters."""
@@ -173,7 +173,7 @@ def quoted(src, start, end, out, pos, out_end):
     return pos + 1
 
 
-@bare
+@without_refcounts
 def _length(src, at, end):
     """Read a variable-length integer (7 bits a byte); return (value, position after it), or (-1, 0)
     if it is broken."""
@@ -188,7 +188,7 @@ def _length(src, at, end):
     return np.int64(-1), np.int64(0)
 
 
-@bare
+@without_refcounts
 def _padded(value, digits, out, pos):
     for i in range(digits - 1, -1, -1):
         out[pos + i] = 48 + value % 10
@@ -196,7 +196,7 @@ def _padded(value, digits, out, pos):
     return pos + digits
 
 
-@bare
+@without_refcounts
 def _temporal(kind, packed, out, pos, out_end):
     """Write an opaque DATE, TIME, DATETIME or TIMESTAMP (my_time.h's packed format), in quotes."""
     if pos + 32 > out_end:
@@ -235,7 +235,7 @@ def _temporal(kind, packed, out, pos, out_end):
     return pos + 1
 
 
-@bare
+@without_refcounts
 def _decimal(src, at, end, out, pos, out_end):
     """Write an opaque DECIMAL: precision, scale, then MySQL's binary decimal."""
     if end - at < 2:
@@ -291,7 +291,7 @@ def _decimal(src, at, end, out, pos, out_end):
     return pos
 
 
-@bare
+@without_refcounts
 def _base64(kind, src, start, end, out, pos, out_end):
     """Write any other opaque value: "base64:typeNN:…"."""
     if pos + 20 + (end - start + 2) // 3 * 4 > out_end:
@@ -319,7 +319,7 @@ def _base64(kind, src, start, end, out, pos, out_end):
     return pos + 1
 
 
-@bare
+@without_refcounts
 def scalar(kind, src, at, end, out, pos, out_end):
     """Write the value at `at`, which is neither object nor array."""
     if kind == LITERAL:

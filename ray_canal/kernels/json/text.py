@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base.float_text import MAX_TEXT_BYTES
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import copy, load8, store16
 from ray_canal.kernels.json.scalars import (
     CORRUPT,
@@ -103,7 +103,7 @@ def key_text(src, start, end, out, pos, out_end):
     return pos + 2
 
 
-@bare
+@without_refcounts
 def value_text(kind, src, at, end, out, pos, out_end, stack):
     """Write any value of type `kind` whose body begins at `at` and ends before `end`.
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base.digits import digits_back, integer_back
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import copy
 from ray_canal.kernels.render.arrays import HeaderArrays, RowArrays, WindowArrays
 from ray_canal.kernels.render.entry_columns import (
@@ -51,7 +51,7 @@ _XA_COMMIT = np.frombuffer(b"XA COMMIT", np.uint8)
 _XA_ROLLBACK = np.frombuffer(b"XA ROLLBACK", np.uint8)
 
 
-@bare
+@without_refcounts
 def _header_back(event, names, names_place, header, blobs, buf, pos):
     """Write the Header message with its tag (field 1 of Entry); NO_SPACE.
 
@@ -95,7 +95,7 @@ def _header_back(event, names, names_place, header, blobs, buf, pos):
     return close_back(0x0A, end, buf, pos)
 
 
-@bare
+@without_refcounts
 def _rows_count_back(event, buf, pos):
     """Write props: rowsCount, on row entries."""
     if event["rows"] <= 0 or pos < VALUE_BYTES_MAX:
@@ -117,14 +117,14 @@ def _rows_count_back(event, buf, pos):
     return close_back(0x62, end, buf, pos)
 
 
-@bare
+@without_refcounts
 def _letters_back(letters, count, buf, pos):
     """Write the first `count` letters."""
     copy(buf, pos - count, letters, 0, count)
     return pos - count
 
 
-@bare
+@without_refcounts
 def _xa_props_back(tag, letters, count, query, arena, buf, pos):
     """Write props XA_TYPE (`XA START`, …: the statement's first `count` letters) and XA_XID (the
     statement's rest, its blank included)."""
@@ -139,7 +139,7 @@ def _xa_props_back(tag, letters, count, query, arena, buf, pos):
     return close_back(tag, end, buf, pos)
 
 
-@bare
+@without_refcounts
 def _transaction_back(event, queries, arena, buf, pos):
     """Write storeValue of BEGIN and END; NO_SPACE."""
     end = pos
@@ -159,7 +159,7 @@ def _transaction_back(event, queries, arena, buf, pos):
     return close_back(0x1A, end, buf, pos)
 
 
-@bare
+@without_refcounts
 def _query_back(event, query, arena, buf, pos):
     """Write storeValue of a QUERY or DDL entry; NO_SPACE."""
     if pos < VALUE_BYTES_MAX + 2 * query["sql_bytes"] + query["ddl_schema_bytes"]:
@@ -182,7 +182,7 @@ def _query_back(event, query, arena, buf, pos):
     return close_back(0x1A, end, buf, pos)
 
 
-@bare
+@without_refcounts
 def _query_names_back(event, query, arena, buf, pos):
     """Write header.schemaName and tableName of a query, where it has them."""
     if query["table_bytes"] >= 0:
@@ -219,7 +219,7 @@ def _named_header_back(event, rows, header, buf, pos):
     return _header_back(event, blobs, place, header, blobs, buf, pos)
 
 
-@bare
+@without_refcounts
 def write_entries(chosen, done, row_fields, header_fields, window_fields, buf, used, starts):
     """Write entries chosen[done - 1], chosen[done - 2], … 0 before the `used` bytes at the buffer's
     end; return (entries not yet written, bytes used, code).

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ray_canal.kernels.base import codes
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load32, same_bytes, store32
 from ray_canal.kernels.render.entry_values import (
     VALUE_BYTES_MAX,
@@ -70,7 +70,7 @@ def is_null(code, arena, validity, values, row):
     return True
 
 
-@bare
+@without_refcounts
 def same_value(code, width, arena, columns, p, row):
     """Tell if a column's before and after image are equal."""
     b_validity, b_values = columns[p, C_VALIDITY], columns[p, C_VALUES]
@@ -197,7 +197,7 @@ def _message_back(rows, column, row, updated, pieces, pos):
     return short_back(blobs, column.head, column.head_bytes, pieces, pos)
 
 
-@bare
+@without_refcounts
 def _column_back(rows, window, table, side, index, span, is_plain, pos):
     """Write one column's messages, with their tags; return where they begin in `pieces`, or
     NO_SPACE.
@@ -238,7 +238,7 @@ def _column_back(rows, window, table, side, index, span, is_plain, pos):
     return pos
 
 
-@bare
+@without_refcounts
 def _is_plain_side(side, low, rows, owners, events, arena):
     """Tell if rows have this side with all columns, and no other side: those of INSERT (after), or
     of DELETE and UPDATE (before)."""
@@ -249,7 +249,7 @@ def _is_plain_side(side, low, rows, owners, events, arena):
     return True
 
 
-@bare
+@without_refcounts
 def _side_back(rows, window, table, side, span, pos):
     """Write the messages of one side of a window's rows; return where they begin in `pieces`, or
     NO_SPACE."""
@@ -267,7 +267,7 @@ def _side_back(rows, window, table, side, span, pos):
     return pos
 
 
-@bare
+@without_refcounts
 def _choose(events, chosen, at, row, tables, windows, marks, room):
     """Give tables their windows, from `row` of event chosen[at] backwards, of about `room` bytes of
     messages and one row at least; return the number of rows."""
@@ -300,7 +300,7 @@ def _choose(events, chosen, at, row, tables, windows, marks, room):
     return total
 
 
-@bare
+@without_refcounts
 def make_window(chosen, at, row, rows, window):
     """Fill `pieces` with the messages that rows from `row` of event chosen[at] backwards need;
     return 0 or NO_PIECES. `marks` has room for two images of the widest table's row."""

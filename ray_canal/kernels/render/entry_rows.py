@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import copy, copy32
 from ray_canal.kernels.render.entry_columns import (
     NO_SPACE,
@@ -36,7 +36,7 @@ def _message_back(pieces, start, size, buf, pos):
     return pos - size
 
 
-@bare
+@without_refcounts
 def _image_back(pieces, marks, mark, count, buf, pos):
     """Write the columns of one image; return NO_SPACE if they do not fit."""
     for m in range(mark + count - 1, mark - 1, -1):
@@ -49,7 +49,7 @@ def _image_back(pieces, marks, mark, count, buf, pos):
     return pos
 
 
-@bare
+@without_refcounts
 def rows_back(chosen, at, rows, window, buf, pos):
     """Write storeValue of the row entry chosen[at]; NO_SPACE, NO_PIECES."""
     windows = window.windows

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import copy
 
 _STORE_VALUE, _ROW_DATA = 0x1A, 0x62
@@ -45,7 +45,7 @@ def _field_end(buf, at):
     return tag, at
 
 
-@bare
+@without_refcounts
 def find_rows(buf, offsets, heads, bounds, firsts):
     """Fill the entries' `heads`, `bounds` with start and end of each row's field, of all entries,
     and `firsts` with each entry's first row there."""
@@ -69,7 +69,7 @@ def find_rows(buf, offsets, heads, bounds, firsts):
             at = field_end
 
 
-@bare
+@without_refcounts
 def write_rows(buf, offsets, heads, owners, rows, bounds, out, ends):
     """Write entry owners[k] with the one row bounds[rows[k]], or as it is (rows[k] below 0), one
     after the other. ends[k + 1] is where it ends in `out`, which has room."""

@@ -22,7 +22,7 @@ from ray_canal.kernels.base.digits import (
     unsigned_back,
 )
 from ray_canal.kernels.base.float_text import MAX_TEXT_BYTES, java_text
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load32, load64, store8, store16, store64
 from ray_canal.kernels.render.protobuf import short_back
 
@@ -59,7 +59,7 @@ def unsigned(arena, at, width):
     return value
 
 
-@bare
+@without_refcounts
 def decimal_back(arena, at, width, scale, limbs, buf, pos):
     """Write a scaled two's complement integer of 16 or 32 bytes, with all digits of its scale."""
     negative = arena[at + width - 1] >= 128
@@ -220,7 +220,7 @@ def time_back(slot, fraction, buf, pos):
     return pos
 
 
-@bare
+@without_refcounts
 def zone_offset(seconds, transitions, offsets):
     """Return the seconds east of UTC at an instant; transitions[0] is before all instants."""
     low, high = 0, len(transitions)
@@ -233,7 +233,7 @@ def zone_offset(seconds, transitions, offsets):
     return offsets[low]
 
 
-@bare
+@without_refcounts
 def latin1_back(arena, start, end, buf, pos):
     """Write bytes as one Latin-1 character each, in UTF-8."""
     for at in range(end - 1, start - 1, -1):

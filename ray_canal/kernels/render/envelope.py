@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 from ray_canal.kernels.base.memory import (
     copy,
     copy32,
@@ -28,7 +28,7 @@ _FLAG_READ: Final = 32  # binlog/chunk.py's EVENT_READ
 
 
 
-@bare
+@without_refcounts
 def row_numbers(numbers, owners, out):
     """Fill `out` with the number of each row's event. All int32."""
     for i in range(owners.size):
@@ -72,7 +72,7 @@ SPAN_PARTIAL: Final = 4  # 1: some event's images lack columns
 SPAN_FIELDS: Final = 5
 
 
-@bare
+@without_refcounts
 def row_spans(events, wanted, open_rows, spans, before):
     """Fill `spans` with a line for each table (rows of the wanted events, between which rows they
     lie, the first event, 1 if some lack columns), and `before` with the rows of its transaction
@@ -99,7 +99,7 @@ def row_spans(events, wanted, open_rows, spans, before):
             spans[table, SPAN_PARTIAL] = 1
 
 
-@bare
+@without_refcounts
 def row_envelopes(events, gtids, owners, before, low, envelope_fields):
     """Fill the fields of EnvelopeArrays for a table's rows from `low` on.
 
@@ -148,7 +148,7 @@ def row_envelopes(events, gtids, owners, before, low, envelope_fields):
 LABEL_SLACK_BYTES: Final = 32
 
 
-@bare
+@without_refcounts
 def count_members(arena, validity, values, rows, label_ends):
     """Return (members of all of a column's SET values, bytes of their labels, first row with a bit
     beyond its labels or -1). `label_ends`: where each label ends in the text of all."""
@@ -167,7 +167,7 @@ def count_members(arena, validity, values, rows, label_ends):
     return count, size, -1
 
 
-@bare
+@without_refcounts
 def list_members(arena, validity, values, label_ends, texts, ends, offsets, out):
     """Fill the lists' offsets (`ends`, one more than there are rows), and offsets and text of their
     members' labels.

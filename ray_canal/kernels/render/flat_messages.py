@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base.digits import digits_back, integer_back
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.render.arrays import FlatArrays, MessageArrays, RowArrays
 from ray_canal.kernels.render.entry_columns import (
     C_CODE,
@@ -90,7 +90,7 @@ def _stamp_back(event, number, gtids, blobs, buf, pos):
     return digits_back(np.int64(event["timestamp"]) * 1000, 1, buf, pos)
 
 
-@bare
+@without_refcounts
 def _deviates(event, tables, columns, arena, row):
     """Tell if a value of this row has another sqlType than its column."""
     start = tables[event["table"], FT_FIRST]
@@ -113,7 +113,7 @@ def _sql_type(columns, p, side, arena, row):
     return F_SQL_TYPE
 
 
-@bare
+@without_refcounts
 def _pieces_back(kind, event, tables, columns, arena, blobs, buf, pos):
     """Write the members of mysqlType (F_MYSQL_TYPE) or sqlType (F_SQL_TYPE), or the names of keys
     (F_NAME), of the columns that the event has; null if it has none."""
@@ -143,7 +143,7 @@ def _pieces_back(kind, event, tables, columns, arena, blobs, buf, pos):
     return pos
 
 
-@bare
+@without_refcounts
 def _query_back(event, number, rows, flat, buf, pos):
     """Write the message of a statement; NO_SPACE."""
     query, gtids, tails = flat.queries[event["aux"]], flat.gtids, flat.tails
@@ -230,7 +230,7 @@ def _rows_back(event, number, picked, rows, flat, is_exact, buf, pos):
     return _all_back(_OPEN, buf, pos) if pos >= VALUE_BYTES_MAX else NO_SPACE
 
 
-@bare
+@without_refcounts
 def write_messages(message_fields, done, row_fields, flat_fields, is_exact, buf, used, starts):
     """Write messages done - 1, done - 2, … 0 before the `used` bytes at the buffer's end; return
     (messages not yet written, bytes used): grow the buffer, keep its end, and call again.

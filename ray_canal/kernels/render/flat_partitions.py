@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.render.arrays import RowArrays
 from ray_canal.kernels.render.entry_columns import C_CODE, LEFT_OUT, is_present
 from ray_canal.kernels.render.flat_rows import F_HASHED, FT_COUNT, FT_FIRST, side_bitmap, value_hash
@@ -39,7 +39,7 @@ def _row_partition(rows, event, side, row, route, text):
     return partition_of(found, route[R_PARTITIONS])
 
 
-@bare
+@without_refcounts
 def _has_columns(event, tables, columns, arena):
     """Tell if an event's rows have any column that is shown."""
     start, count = tables[event["table"], FT_FIRST], tables[event["table"], FT_COUNT]
@@ -83,7 +83,7 @@ def _group_rows(event, number, total, used, room, order, messages):
     return total
 
 
-@bare
+@without_refcounts
 def moved_rows(chosen, row_fields, routes, text, moves):
     """Fill `moves` (entry, row, partition before, and after) with all rows of each UPDATE that
     moves a row to another partition; return how many. It has a line for each row.
@@ -115,7 +115,7 @@ def moved_rows(chosen, row_fields, routes, text, moves):
     return total
 
 
-@bare
+@without_refcounts
 def split_by_partition(chosen, by_entry, fixed, row_fields, routes, room, order, messages):
     """Fill the lines of `messages` (entry, place in `order`, rows, partition); return how many.
 

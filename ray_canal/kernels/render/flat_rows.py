@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base import codes
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load32
 from ray_canal.kernels.render.entry_columns import (
     C_CODE,
@@ -114,7 +114,7 @@ def _row_of(event, picked, i):
     return np.int64(event["row"]) + i if first < 0 else np.int64(order[first + i])
 
 
-@bare
+@without_refcounts
 def data_back(rows, event, picked, buf, pos):
     """Write the list of an event's picked rows, or null if they have no columns; NO_SPACE.
 
@@ -158,7 +158,7 @@ def data_back(rows, event, picked, buf, pos):
     return pos
 
 
-@bare
+@without_refcounts
 def first_updates(rows, event, since):
     """Fill `since` with the first row of an UPDATE that changes each column (NEVER: none does)."""
     table, tables, columns = event["table"], rows.tables, rows.columns
@@ -176,7 +176,7 @@ def first_updates(rows, event, since):
                 break
 
 
-@bare
+@without_refcounts
 def old_back(rows, event, picked, since, is_exact, buf, pos):
     """Write the list of the values that the picked rows of an UPDATE had before; NO_SPACE.
 
@@ -211,7 +211,7 @@ def old_back(rows, event, picked, since, is_exact, buf, pos):
     return pos
 
 
-@bare
+@without_refcounts
 def value_hash(rows, p, side, row, text):
     """Return Java's hash of a value's text; 0 for NULL. `text`: room for a fixed-width value's."""
     arena, columns = rows.arena, rows.columns

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load64, store16, store64
 from ray_canal.kernels.base.utf8 import utf8_char
 
@@ -39,7 +39,7 @@ def _is_special(word):
     return is_no_quote & is_no_backslash & is_no_control & _TOPS != _TOPS
 
 
-@bare
+@without_refcounts
 def _bytes_back(source, start, end, is_latin1, buf, pos):
     """Write source[start:end] byte by byte, escaped."""
     for at in range(end - 1, start - 1, -1):
@@ -70,7 +70,7 @@ def _bytes_back(source, start, end, is_latin1, buf, pos):
     return pos
 
 
-@bare
+@without_refcounts
 def escaped_back(source, start, size, is_latin1, buf, pos):
     """Write UTF-8 text, or bytes as one Latin-1 character each (`is_latin1`), for JSON's quotes.
     Eight bytes before `pos` may be overwritten where text needs fewer."""
@@ -98,7 +98,7 @@ def escaped_back(source, start, size, is_latin1, buf, pos):
     return pos - count
 
 
-@bare
+@without_refcounts
 def java_hash(source, start, size, is_latin1):
     """Return `String.hashCode()` of UTF-8 text, or of bytes as Latin-1, as an unsigned number of 32
     bits."""

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base.digits import put_digits
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import copy, load32, load64, same_bytes, store32
 from ray_canal.kernels.framing import gtid_events as g
 
@@ -36,7 +36,7 @@ def _uuid(records, at, out, to):
     return to + 1
 
 
-@bare
+@without_refcounts
 def gtid_texts(records, offsets, out):
     """Write the texts of GTID records, given as bytes; return the bytes written.
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base.digits import put_digits
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 from ray_canal.kernels.base.memory import copy, load32, store32
 from ray_canal.kernels.rows.records import closes
 
@@ -22,7 +22,7 @@ PLACE_BYTES_MAX: Final = 21
 """A colon and a position."""
 
 
-@bare
+@without_refcounts
 def split_transactions(events, gtids, open_begin, open_rows, numbers, found):
     """Number the events' transactions and fill a line of `found` for each; return how many.
 
@@ -53,7 +53,7 @@ def split_transactions(events, gtids, open_begin, open_rows, numbers, found):
     return count
 
 
-@bare
+@without_refcounts
 def gather_texts(arena, starts, sizes, offsets, out):
     """Copy pieces of the arena one after the other; `offsets` (int32) has one more."""
     to = 0
@@ -64,7 +64,7 @@ def gather_texts(arena, starts, sizes, offsets, out):
         offsets[k + 1] = to
 
 
-@bare
+@without_refcounts
 def name_transactions(found, journal, gtid_offsets, gtid_text, offsets, out):
     """Write the names of transactions, one after the other; return the bytes written.
 

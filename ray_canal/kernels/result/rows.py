@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import (
     copy,
     copy32,
@@ -97,7 +97,7 @@ def _value_end(source, at, end, line, plan, tables, sizes, size_at):
     return start + count
 
 
-@bare
+@without_refcounts
 def locate_rows(source, at, end, body, plan, tables, cells, sizes):
     """Note the offset of each value of the rows in source[at:end], -1 for NULL, in `cells`, row by
     row; return (why it stopped, or an error code; offset of what is not read; rows).
@@ -163,7 +163,7 @@ def _append_digit(target, to, limbs, digit):
     return carry
 
 
-@bare
+@without_refcounts
 def _digits(source, at, count, scale, target, to, limbs):
     """Write a decimal's digits as a number of `limbs` 32-bit words; return False if they are
     broken."""
@@ -306,7 +306,7 @@ def _numbers(read, arrays, window, line, slot):
     return window.rows, 0
 
 
-@bare
+@without_refcounts
 def _moments(arrays, window, line, slot):
     """Fill dates and times; return (rows that were filled, 0 or the next one's error code)."""
     dest, arena = arrays.dest, arrays.arena
@@ -324,7 +324,7 @@ def _moments(arrays, window, line, slot):
     return window.rows, 0
 
 
-@bare
+@without_refcounts
 def _decimals(arrays, window, line, slot):
     """Fill decimals; return (rows that were filled, 0 or the next one's error code)."""
     source, plan, dest, arena = arrays.source, arrays.plan, arrays.dest, arrays.arena
@@ -389,7 +389,7 @@ def _fill_column(arrays, window, line, slot):
     return _numbers(read, arrays, window, line, slot)
 
 
-@bare
+@without_refcounts
 def fill_rows(column_arrays, rows, shape, owners, event_rows):
     """Write rows that `locate_rows` has found into one table's after images; return (0 or an error
     code, row).

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 from ray_canal.kernels.rows import wire as w
 
 UUID_BYTES: Final = 16
@@ -27,17 +27,17 @@ _DOT: Final = 46
 _DASH: Final = 45
 
 
-@bare
+@without_refcounts
 def _byte(source, at, count, k):
     return np.int64(source[at + k]) if k < count else np.int64(0)
 
 
-@bare
+@without_refcounts
 def _digit(value):
     return value + 48 if value < 10 else value + 87
 
 
-@bare
+@without_refcounts
 def _uuid(source, at, count, target, to):
     for k in range(UUID_BYTES):
         if k == 4 or k == 6 or k == 8 or k == 10:
@@ -50,7 +50,7 @@ def _uuid(source, at, count, target, to):
     return to
 
 
-@bare
+@without_refcounts
 def _inet4(source, at, count, first, target, to):
     for k in range(4):
         if k:
@@ -68,12 +68,12 @@ def _inet4(source, at, count, first, target, to):
     return to
 
 
-@bare
+@without_refcounts
 def _group(source, at, count, k):
     return _byte(source, at, count, 2 * k) << 8 | _byte(source, at, count, 2 * k + 1)
 
 
-@bare
+@without_refcounts
 def _longest_gap(source, at, count):
     """Return (first group, groups) of the longest run of zeros; (-1, 0): none."""
     best, best_size = -1, 0
@@ -85,7 +85,7 @@ def _longest_gap(source, at, count):
     return best, best_size
 
 
-@bare
+@without_refcounts
 def _inet6(source, at, count, target, to):
     gap, gap_size = _longest_gap(source, at, count)
     mapped = gap_size == 5 and _group(source, at, count, 5) == 0xFFFF
@@ -115,7 +115,7 @@ def _inet6(source, at, count, target, to):
     return to
 
 
-@bare
+@without_refcounts
 def address_bytes(read, count):
     """Return the most bytes of the text, or BAD_PACKED if the value is too long."""
     if read == w.READ_UUID:
@@ -125,7 +125,7 @@ def address_bytes(read, count):
     return INET6_TEXT_BYTES_MAX if count <= INET6_BYTES else w.BAD_PACKED
 
 
-@bare
+@without_refcounts
 def address_text(source, at, count, read, target, to):
     """Write the text to target[to :]; return the offset after it."""
     if read == w.READ_UUID:

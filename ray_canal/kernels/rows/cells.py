@@ -11,7 +11,7 @@ arrays are flat.
 from __future__ import annotations
 
 from ray_canal.kernels.base.codes import NULL_SLOT32, NULL_SLOT64
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import (
     aligned,
     clear,
@@ -61,7 +61,7 @@ def _slot_bytes(null):
     return 8 if null == w.NULL_64 else 4
 
 
-@bare
+@without_refcounts
 def open_column(plan, line, dest, slot, arena, rows):
     """Mark every value of a column's side as valid, before its rows are filled. Most values are
     valid, so a bit is touched for NULLs only."""

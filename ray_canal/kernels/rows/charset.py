@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 from ray_canal.kernels.base.utf8 import utf8_char
 
 SINGLE: Final = 1  # tables: at most two bytes per character
@@ -32,14 +32,14 @@ _LINEAR_SUPPLEMENTARY: Final = 189_000
 _THREE_BYTE_LEAD: Final = 0x8F
 
 
-@bare
+@without_refcounts
 def _unit(source, at, kind):
     if kind == UTF16_BE:
         return np.int64(source[at]) << 8 | np.int64(source[at + 1])
     return np.int64(source[at + 1]) << 8 | np.int64(source[at])
 
 
-@bare
+@without_refcounts
 def _wide_char(source, at, end, kind):
     """Return (code point, next offset) of UTF-16 and UTF-32."""
     if kind == UTF32_BE:
@@ -62,7 +62,7 @@ def _wide_char(source, at, end, kind):
     return UNDEFINED, at + 2
 
 
-@bare
+@without_refcounts
 def _four_byte(source, at, tables, base):
     """Return the code point of a four-byte GB 18030 character."""
     linear = (np.int64(source[at]) - 0x81) * 10 + np.int64(source[at + 1]) - 0x30
@@ -73,7 +73,7 @@ def _four_byte(source, at, tables, base):
     return point if 0x10000 <= point <= 0x10FFFF else UNDEFINED
 
 
-@bare
+@without_refcounts
 def _table_char(source, at, end, kind, tables, base):
     """Return (code point, next offset) by tables."""
     first = np.int64(source[at])
@@ -96,7 +96,7 @@ def _table_char(source, at, end, kind, tables, base):
     return point, at + (1 if point == UNDEFINED and second < 128 else 2)
 
 
-@bare
+@without_refcounts
 def _next_char(source, at, end, kind, tables, base):
     if kind == UTF8:
         point, after = utf8_char(source, at, end)
@@ -106,7 +106,7 @@ def _next_char(source, at, end, kind, tables, base):
     return _table_char(source, at, end, kind, tables, base)
 
 
-@bare
+@without_refcounts
 def utf8_bytes(source, at, end, kind, tables, base):
     """Return the bytes that source[at:end] takes in UTF-8."""
     count = 0
@@ -116,7 +116,7 @@ def utf8_bytes(source, at, end, kind, tables, base):
     return count
 
 
-@bare
+@without_refcounts
 def to_utf8(source, at, end, kind, tables, base, target, to):
     """Write source[at:end] in UTF-8 to target[to :]; return the offset after it."""
     while at < end:

@@ -10,7 +10,7 @@ filled, 0 or the error code of the next row).
 
 from __future__ import annotations
 
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import copy, copy32, set_word, store32, word
 from ray_canal.kernels.rows import wire as w
 from ray_canal.kernels.rows.cells import (
@@ -124,7 +124,7 @@ def _notes(arrays, window, line, slot):
     return window.rows, 0
 
 
-@bare
+@without_refcounts
 def _others(arrays, window, line, slot):
     """Fill values of the rarer types, each through the switch over all types."""
     for k in range(window.rows):

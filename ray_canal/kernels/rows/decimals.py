@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 from ray_canal.kernels.base.memory import load8, load32, load_be, store32, store64
 
 _GROUP_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
@@ -23,7 +23,7 @@ def decimal_bytes(precision: int, scale: int) -> int:
     return int(groups + _GROUP_BYTES[whole % 9] + _GROUP_BYTES[scale % 9])
 
 
-@bare
+@without_refcounts
 def _digits_of_group(k, whole, scale):
     """Return the digits in the k-th group; 0 after the last."""
     head = whole % 9
@@ -37,7 +37,7 @@ def _digits_of_group(k, whole, scale):
     return scale % 9 if k == full else 0
 
 
-@bare
+@without_refcounts
 def _group(source, at, digits, first, flip):
     """Return one group's number; -1 if it has more digits than allowed."""
     count = _GROUP_BYTES[digits]
@@ -58,7 +58,7 @@ def decimal_groups(precision: int, scale: int) -> int:
     return sum(count << 4 * k for k, count in enumerate(filter(None, digits)))
 
 
-@bare
+@without_refcounts
 def decimal64(source, at, groups):
     """Return (number, True if it is one) of up to 18 digits; `groups` is what `decimal_groups`
     returns."""
@@ -80,14 +80,14 @@ def decimal64(source, at, groups):
     return (-value if negative else value), True
 
 
-@bare
+@without_refcounts
 def store_decimal64(value, target, to):
     """Store a number in 16 bytes."""
     store64(target, to, value)
     store64(target, to + 8, value >> 63)
 
 
-@bare
+@without_refcounts
 def decimal_wide(source, at, precision, scale, target, to, limbs):
     """Write a number of `limbs` 32-bit words to target[to :]; return False if the digits are
     impossible."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import copy, load8, load64, set_word, store32, word
 from ray_canal.kernels.rows import wire as w
 from ray_canal.kernels.rows.arrays import ColumnArrays, RowEvents, Window
@@ -112,7 +112,7 @@ def _nowhere(cells, cell, columns):
         set_word(cells, c, _NOWHERE)
 
 
-@bare
+@without_refcounts
 def _fill_window(arrays, shape, table, width, rows, row):
     """Fill the columns of a window of `rows` rows, each of `width` cells; return (rows that were
     filled, 0 or the error code of the next row)."""
@@ -132,7 +132,7 @@ def _fill_window(arrays, shape, table, width, rows, row):
     return rows, code
 
 
-@bare
+@without_refcounts
 def _open_tables(shape, plan, dest, arena):
     """Mark all values as valid and zero the gaps between regions."""
     for table in range(shape.shape[0]):
@@ -146,7 +146,7 @@ def _open_tables(shape, plan, dest, arena):
                     open_column(plan, p * w.PLAN_FIELDS, dest, slot, arena, rows)
 
 
-@bare
+@without_refcounts
 def close_tables(shape, plan, dest, arena):
     """Zero what is left of the data areas after all columns are filled."""
     for table in range(shape.shape[0]):
@@ -160,7 +160,7 @@ def close_tables(shape, plan, dest, arena):
                     clear_rest(arena, used, word(dest, slot + w.DATA_END))
 
 
-@bare
+@without_refcounts
 def _copy_bitmaps(source, i, heads, columns, arena):
     """Copy event i's bitmaps of present columns into the arena."""
     present, size = heads[i, PRESENT], (columns + 7) >> 3
@@ -233,7 +233,7 @@ def _fill_events(arrays, log, i, last):
     return 0, 0
 
 
-@bare
+@without_refcounts
 def fill_rows(column_arrays, row_events):
     """Write all rows into the arena; return (0 or an error code, index in `events`).
 
@@ -272,7 +272,7 @@ def _fill_image(arrays, at, bitmap, present, columns, line, slot, row):
     return at
 
 
-@bare
+@without_refcounts
 def _mark_partial(arrays, bits, first, columns, row):
     """Mark the JSON values of a row's after image that are diffs, in their notes."""
     plan, dest, deferred = arrays.plan, arrays.dest, arrays.deferred
@@ -287,7 +287,7 @@ def _mark_partial(arrays, bits, first, columns, row):
         k += 1
 
 
-@bare
+@without_refcounts
 def _fill_partial_event(arrays, log, i):
     """Fill the rows of one PARTIAL_UPDATE_ROWS event; return 0 or an error code."""
     source, heads, table = arrays.source, log.heads, log.events[i, E_TABLE]
@@ -315,7 +315,7 @@ def _fill_partial_event(arrays, log, i):
     return 0
 
 
-@bare
+@without_refcounts
 def fill_partial_rows(column_arrays, row_events):
     """Do as `fill_rows` for events of any version."""
     arrays, log = ColumnArrays(*column_arrays), RowEvents(*row_events)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare, kernel
+from ray_canal.kernels.base.jit import kernel, without_refcounts
 from ray_canal.kernels.base.memory import copy, load_be, store32
 from ray_canal.kernels.rows import wire as w
 from ray_canal.kernels.rows.arrays import ColumnArrays
@@ -56,7 +56,7 @@ _ORDER = np.array(
 )  # fmt: skip
 
 
-@bare
+@without_refcounts
 def inflated_bytes(source, at, count):
     """Return the length of a compressed column's value once inflated, or BAD_PACKED."""
     if count == 0:
@@ -78,7 +78,7 @@ class _Code(NamedTuple):
     symbols: Any
 
 
-@bare
+@without_refcounts
 def _bits(source, end, state, need):
     """Return the next `need` (at most 16) bits, or _BROKEN."""
     while state[_COUNT] < need:
@@ -93,7 +93,7 @@ def _bits(source, end, state, need):
     return value
 
 
-@bare
+@without_refcounts
 def _symbol(source, end, state, table):
     """Return the next symbol of a code, or _BROKEN."""
     code = first = index = np.int64(0)
@@ -111,7 +111,7 @@ def _symbol(source, end, state, table):
     return _BROKEN
 
 
-@bare
+@without_refcounts
 def _build(lengths, start, count, table):
     """Make a code's tables from its lengths; return False if there are more codes than can be."""
     counts, symbols = table.counts, table.symbols
@@ -134,7 +134,7 @@ def _build(lengths, start, count, table):
     return True
 
 
-@bare
+@without_refcounts
 def _dynamic(source, end, state, lengths, table):
     """Read a block's code lengths, with `table` for the code that they are in; return (literals or
     _BROKEN, distances)."""
@@ -177,7 +177,7 @@ def _dynamic(source, end, state, lengths, table):
     return literals, distances
 
 
-@bare
+@without_refcounts
 def _stored(source, end, state, out, to, limit):
     """Copy a block that is not compressed; return the offset after it in `out`, or _BROKEN."""
     state[_AT] -= state[_COUNT] >> 3
@@ -195,7 +195,7 @@ def _stored(source, end, state, out, to, limit):
     return to + count
 
 
-@bare
+@without_refcounts
 def _block(source, end, state, out, bounds, to, literals, distances):
     """Inflate one compressed block to `out` from `to` on; return the offset after it, or _BROKEN.
 

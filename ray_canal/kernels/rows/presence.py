@@ -3,11 +3,11 @@ columns out (binlog_row_image MINIMAL, NOBLOB)."""
 
 from __future__ import annotations
 
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 from ray_canal.kernels.base.memory import load8, store8
 
 
-@bare
+@without_refcounts
 def row_presence(events, owners, arena, side, bitmap_bytes, shown, out, regions):
     """Fill the regions of `out` (zero before): bits of the rows whose image on this side (0 before,
     1 after) lacks some of the `shown` columns, then for each such column, of the rows that have it.

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from ray_canal.kernels.base import event_types as ev
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.framing import query as q
 from ray_canal.kernels.rows import rows as r
 from ray_canal.kernels.rows.rows import VERSION_PARTIAL
 
 
-@bare
+@without_refcounts
 def number_tables(events, table_index):
     """Replace the numbers of row events' tables."""
     for i in range(events.size):
@@ -23,7 +23,7 @@ def number_tables(events, table_index):
             events[i]["table"] = table_index[table]
 
 
-@bare
+@without_refcounts
 def row_events(events, bodies, lines, of_table):
     """Fill the lines of kernels/rows/rows.py for the row events among `events`; return (how many,
     True if any is PARTIAL_UPDATE_ROWS). `of_table` counts those of each table."""
@@ -49,7 +49,7 @@ def row_events(events, bodies, lines, of_table):
     return count, any_partial
 
 
-@bare
+@without_refcounts
 def place_rows(heads, numbers, rows, row, present, events):
     """Fill in row events' row counts, first rows and bitmaps; `rows`, `row`, `present` are heads'
     columns, `numbers` the events' indexes."""
@@ -83,7 +83,7 @@ def closes(events, i):
     return not named and event["position"] != following["position"]
 
 
-@bare
+@without_refcounts
 def place_entries(events, entries):
     """Fill ENTRY records from EVENT records, with which of them close a transaction; tell if there
     is anything to thin: a silent entry, or an empty transaction."""
@@ -107,7 +107,7 @@ def place_entries(events, entries):
     return thins
 
 
-@bare
+@without_refcounts
 def shown_entries(events, first, last, mask, chosen):
     """Fill `chosen` with the numbers of the entries [first, last) that are shown; return how many.
     `mask` has an element for each entry, or none at all."""
@@ -119,7 +119,7 @@ def shown_entries(events, first, last, mask, chosen):
     return count
 
 
-@bare
+@without_refcounts
 def entry_pieces(events, chosen, expansion, entry_bytes, piece_bytes, ends, binlog_bytes):
     """Cut entries into pieces of about `piece_bytes`, if a byte of binlog becomes `expansion` bytes
     and an entry takes `entry_bytes` more; fill in where each ends in `chosen`, and its bytes of

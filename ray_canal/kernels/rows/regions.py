@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ray_canal.kernels.base import codes
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 from ray_canal.kernels.base.memory import aligned
 from ray_canal.kernels.rows import rows as r
 from ray_canal.kernels.rows import wire as w
@@ -23,7 +23,7 @@ def _widths() -> np.ndarray[Any, np.dtype[np.int64]]:
 _WIDTHS = _widths()
 
 
-@bare
+@without_refcounts
 def place_tables(plan, shape, sizes, dest, at):
     """Assign regions to the tables' columns, from `at` on, in `shape` and `dest`; return (where the
     last one ends; bytes of room for values that kernels of their own write).

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import (
     load8,
     load16,
@@ -85,7 +85,7 @@ def prefetch_event(source, at):
     prefetch(source, at + 128)
 
 
-@bare
+@without_refcounts
 def _rows_head(source, at, end, version, id_bytes, bitmaps, columns):
     """Return the offset of the first bitmap, or an error code."""
     at += id_bytes + 2
@@ -111,7 +111,7 @@ def _rows_head(source, at, end, version, id_bytes, bitmaps, columns):
     return at if end - at >= bitmaps * ((columns + 7) >> 3) else w.TRUNCATED
 
 
-@bare
+@without_refcounts
 def _present_columns(source, bitmap, columns):
     """Count the columns of a bitmap of present ones; 0 if there is no bitmap."""
     count = 0
@@ -121,7 +121,7 @@ def _present_columns(source, bitmap, columns):
     return count
 
 
-@bare
+@without_refcounts
 def _packed_bytes(source, at, count, read, charset):
     """Return the most bytes that a value of the rarer types takes, or BAD_PACKED."""
     if read == w.READ_VECTOR:
@@ -132,7 +132,7 @@ def _packed_bytes(source, at, count, read, charset):
     return address_bytes(read, count)
 
 
-@bare
+@without_refcounts
 def partial_bits(source, at, end, json_columns):
     """Return (offset of the bitmap of JSON diffs or -1, offset after the options or TRUNCATED)."""
     if at >= end:
@@ -151,7 +151,7 @@ def partial_bits(source, at, end, json_columns):
     return (at, at + size) if size <= end - at else (-1, w.TRUNCATED)
 
 
-@bare
+@without_refcounts
 def json_columns_of(plan, first, columns):
     """Count a table's JSON columns."""
     count = 0
@@ -275,14 +275,14 @@ def _measure_rows(arrays, at, end, i, heads, first, columns, json_columns):
     return at, rows
 
 
-@bare
+@without_refcounts
 def _measure_partial_rows(arrays, at, end, i, heads, first, columns):
     """Do as `_measure_rows` for PARTIAL_UPDATE_ROWS; apart, so that other events' loop is short."""
     json_columns = json_columns_of(arrays.plan, first, columns)
     return _measure_rows(arrays, at, end, i, heads, first, columns, json_columns)
 
 
-@bare
+@without_refcounts
 def count_rows(measure_arrays, events, id_bytes, shape, heads):
     """Fill `heads`, `sizes` (bytes of text by column and side) and the rows of `shape`; return (0
     or an error code, index in `events`).

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ray_canal.kernels.base.codes import IRREGULAR32, IRREGULAR64
-from ray_canal.kernels.base.jit import bare
+from ray_canal.kernels.base.jit import without_refcounts
 from ray_canal.kernels.base.memory import load_be
 from ray_canal.kernels.rows import wire as w
 
@@ -40,12 +40,12 @@ def hires_bytes(read: int, digits: int) -> int:
     return int(table[digits])
 
 
-@bare
+@without_refcounts
 def _is_leap(year):
     return (year & 3) == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
-@bare
+@without_refcounts
 def is_regular(date):
     """Tell if year << 9 | month << 5 | day is a day of the (proleptic Gregorian) calendar."""
     year, month, day = date >> 9, date >> 5 & 15, date & 31
@@ -57,7 +57,7 @@ def is_regular(date):
     return day <= last or (month == 2 and day == 29 and _is_leap(year))
 
 
-@bare
+@without_refcounts
 def days_of(date):
     """Return the days since 1970-01-01 of a regular date."""
     year, month, day = date >> 9, date >> 5 & 15, date & 31
@@ -67,7 +67,7 @@ def days_of(date):
     return year * 365 + leap_days + _DAYS_BEFORE[month] + day - 719_528
 
 
-@bare
+@without_refcounts
 def date_slot(date):
     """Return (DATE slot, True if it is valid)."""
     if is_regular(date):
@@ -75,7 +75,7 @@ def date_slot(date):
     return IRREGULAR32 + date, False
 
 
-@bare
+@without_refcounts
 def moment_slot(date, hour, minute, second, micros):
     """Return (DATETIME slot, True if it is valid)."""
     if is_regular(date) and hour < 24 and minute < 60 and second < 60 and micros < _SECOND_US:
@@ -85,12 +85,12 @@ def moment_slot(date, hour, minute, second, micros):
     return IRREGULAR64 + packed, False
 
 
-@bare
+@without_refcounts
 def _fraction(source, at, count):
     return load_be(source, at, count) * _FRACTION_US[count] if count else 0
 
 
-@bare
+@without_refcounts
 def datetime_new(source, at, fraction_bytes):
     """Return (slot, 1 if valid, 0 if irregular, -1 if no datetime at all)."""
     packed = load_be(source, at, 5) - (1 << 39)
@@ -103,7 +103,7 @@ def datetime_new(source, at, fraction_bytes):
     return slot, 1 if valid else 0
 
 
-@bare
+@without_refcounts
 def datetime_old(number):
     """Return (slot, 1) of the number YYYYMMDDhhmmss; (slot, 0) if no calendar has it, (0, -1) if it
     is no date and time at all."""
@@ -118,7 +118,7 @@ def datetime_old(number):
     return slot, 1 if valid else 0
 
 
-@bare
+@without_refcounts
 def timestamp_slot(seconds, micros):
     """Return the slot of a second and microseconds, as `datetime_new` does; second 0 is MySQL's
     zero timestamp."""
@@ -129,13 +129,13 @@ def timestamp_slot(seconds, micros):
     return seconds * _SECOND_US + micros, 1
 
 
-@bare
+@without_refcounts
 def timestamp_new(source, at, fraction_bytes):
     """Return (slot, valid) of a TIMESTAMP(n) at `at`: big-endian seconds, then the fraction."""
     return timestamp_slot(load_be(source, at, 4), _fraction(source, at + 4, fraction_bytes))
 
 
-@bare
+@without_refcounts
 def time_new(source, at, fraction_bytes):
     """Return (microseconds, 1 or -1)."""
     bits = 24 + 8 * fraction_bytes
@@ -152,7 +152,7 @@ def time_new(source, at, fraction_bytes):
     return (-total if number < 0 else total), 1
 
 
-@bare
+@without_refcounts
 def time_old(number):
     """Return (microseconds, 1 or -1) of ±hhhmmss."""
     magnitude = abs(number)
@@ -163,7 +163,7 @@ def time_old(number):
     return (-total if number < 0 else total), 1
 
 
-@bare
+@without_refcounts
 def hires(source, at, read, digits):
     """Return the slot of a MariaDB 5.3 value with a fraction, as `datetime_new` does."""
     unit = _UNIT_US[digits]

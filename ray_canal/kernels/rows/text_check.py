@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ray_canal.kernels.base import codes
-from ray_canal.kernels.base.jit import bare, inlined
+from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.utf8 import first_broken_row
 from ray_canal.kernels.rows import rows as r
 from ray_canal.kernels.rows import wire as w
@@ -15,7 +15,7 @@ def is_copied_text(read, code, charset):
     return code == codes.TEXT and charset == 0 and (read == w.READ_COPY or read == w.READ_INFLATED)
 
 
-@bare
+@without_refcounts
 def has_broken_column(plan, shape, dest, arena):
     """Tell if any column has a value that is not UTF-8."""
     for table in range(shape.shape[0]):

@@ -58,7 +58,7 @@ class Alteration:
     new_keys: list[KeyState] = field(default_factory=list)
     new_keys_maybe: list[KeyState] = field(default_factory=list)  # if there is none of their name
     engine: str = ""
-    names_only: bool = True  # the table's definition is not made anew
+    names_only: bool = True  # the table's definition is not made again
     if_exists: set[str] = field(default_factory=set)  # changes of these may find nothing
     if_not_exists: set[str] = field(default_factory=set)
     charset: str = ""

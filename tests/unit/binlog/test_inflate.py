@@ -114,7 +114,7 @@ def rendered(chunks: list[tuple[ChunkInfo, DecodedChunk]], keep_place: bool) -> 
         for entry in iter_entries(chunk, 0, chunk.layout.event_count, gtid=True):
             if not keep_place:
                 entry.header.logfileOffset = entry.header.eventLength = 0
-                entry.header.ClearField("gtid")  # the set starts anew with each chunk
+                entry.header.ClearField("gtid")  # the set starts again with each chunk
             entries.append(entry)
     return entries
 

@@ -87,7 +87,7 @@ class Consumer:
 
 
 class Life:
-    """A destination's lives: cursors and timeline as they are kept, all else made anew."""
+    """A destination's lives: cursors and timeline as they are kept, all else made again."""
 
     def __init__(self, random_: random.Random) -> None:
         self._random = random_

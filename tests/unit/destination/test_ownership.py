@@ -170,7 +170,7 @@ def test_an_epoch_whose_answer_was_lost_is_nobody_elses(
 
 
 def test_a_restarted_owner_takes_back_nothing(tmp_path: Path) -> None:
-    """B3: its claim outlives it; whoever starts anew has another one."""
+    """B3: its claim outlives it; whoever starts again has another one."""
 
     async def go() -> None:
         mine, theirs = Claim("mine"), Claim("theirs")
@@ -185,7 +185,7 @@ def test_a_restarted_owner_takes_back_nothing(tmp_path: Path) -> None:
         with pytest.raises(Fenced, match="stop it here and start it again"):
             await restarted.acquire()
         assert await (await opened(tmp_path, theirs)).acquire() > taken
-        assert await (await opened(tmp_path, Claim("started anew"))).acquire() > taken
+        assert await (await opened(tmp_path, Claim("started again"))).acquire() > taken
 
     asyncio.run(go())
 

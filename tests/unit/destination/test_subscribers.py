@@ -34,7 +34,7 @@ SMALL_LOG = {"buffer_size": 64, "memunit_bytes": 1024}
 
 
 def test_who_subscribes_while_the_upstream_is_opened_gets_no_hole(tmp_path: Path) -> None:
-    """A3: a subscriber that is new while the upstream is being opened anew gets no hole."""
+    """A3: a subscriber that is new while the upstream is being opened again gets no hole."""
 
     async def story() -> None:
         config = instance(binlog_files()[2:], chunk_bytes=32 << 10, store=SMALL_LOG)

@@ -44,7 +44,7 @@ def test_what_there_is_not() -> None:
         ("", "one", True, True),  # a person's command
         ("one", "one", True, True),
         ("one", "other", False, False),
-        ("one", "", False, False),  # subscribed anew by nobody in particular
+        ("one", "", False, False),  # subscribed again by nobody in particular
         (TCP_HOLDER, "", True, True),
         (TCP_HOLDER, "one", False, False),
         (TCP_HOLDER, "tcp:1", True, True),  # a connection that has not subscribed itself

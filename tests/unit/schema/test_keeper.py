@@ -1,4 +1,4 @@
-"""SchemaKeeper: snapshots, records that give the same history, tables that are read anew."""
+"""SchemaKeeper: snapshots, records that give the same history, tables that are read again."""
 
 from __future__ import annotations
 
@@ -151,9 +151,9 @@ def test_another_server_or_a_log_that_began_anew_gets_a_snapshot_of_its_own() ->
     records += keeper.take_records()
     assert len(SchemaKeeper(server).begin(records, "two", EntryPosition(FILE, 500))) == 1
     server.at, server.sql = 200, "create table db.t (z int)"  # RESET BINARY LOGS
-    anew = SchemaKeeper(server)
-    records += anew.begin(records, "one", EntryPosition(FILE, 150))
-    assert columns(anew, "t", 150) == columns(anew, "t", 9000) == "z"
+    again = SchemaKeeper(server)
+    records += again.begin(records, "one", EntryPosition(FILE, 150))
+    assert columns(again, "t", 150) == columns(again, "t", 9000) == "z"
     later = SchemaKeeper(server)
     assert later.begin(records, "one", EntryPosition(FILE, 150)) == ()
     assert columns(later, "t", 9000) == "z", "records of the old log are passed over"

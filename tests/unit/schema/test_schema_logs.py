@@ -1,5 +1,5 @@
 """Which records are of one log: clocks that step back, upstreams side by side, logs that begin
-anew, servers that compare names in another way since."""
+again, servers that compare names in another way since."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def test_a_log_that_began_anew_has_a_number_of_its_own() -> None:
     keeper.applied(head(600, 700), 600, SWAP, SESSION)
     records += keeper.take_records()
     server.at, server.sql = 200, "create table db.t (z int)"
-    anew = SchemaKeeper(server)
-    records += anew.begin(records, "uuid", at(150))
-    anew.applied(head(600, 700), 600, SWAP, SESSION)  # of the new log, at the old one's place
-    records += anew.take_records()
+    again = SchemaKeeper(server)
+    records += again.begin(records, "uuid", at(150))
+    again.applied(head(600, 700), 600, SWAP, SESSION)  # of the new log, at the old one's place
+    records += again.take_records()
     assert [record.server for record in records] == ["uuid#1"] * 2 + ["uuid#2"] * 4
-    assert (anew.server, present_log(records, "uuid")) == ("uuid#2", "uuid#2")
+    assert (again.server, present_log(records, "uuid")) == ("uuid#2", "uuid#2")
     server.at = 9000
     later = SchemaKeeper(server)
     assert later.begin(records, "uuid", at(500), continues=True) == ()
@@ -141,7 +141,7 @@ def test_a_server_that_lost_transactions_has_another_log(
 def test_a_file_that_was_made_again_is_of_another_log(
     gtids: tuple[str, str], now_s: int, is_another: bool
 ) -> None:
-    """A8, A1: a log that began anew and has outgrown the old one is told by when the file of the
+    """A8, A1: a log that began again and has outgrown the old one is told by when the file of the
     newest snapshot was created."""
     server = FakeServer(AMOUNT_FEE, 500)
     server.gtid = gtids[0]
@@ -215,10 +215,10 @@ def test_a_catch_up_behind_a_reset_uses_what_was_learned_since() -> None:
     old = SchemaKeeper(server).begin([], "uuid", at(500))
     server.created, server.sql, server.at = {FILE: 1_800_000_000}, AMOUNT_FEE, 700
     main = SchemaKeeper(server)
-    records = [*old, *main.begin(old, "uuid", at(600), anew=True)]
+    records = [*old, *main.begin(old, "uuid", at(600), again=True)]
     assert main.server == "uuid#2"
     catch_up = SchemaKeeper(server)
-    records += catch_up.begin(records, "uuid", at(650), anew=True)
+    records += catch_up.begin(records, "uuid", at(650), again=True)
     assert catch_up.server == "uuid#2"
     main.applied(head(800, 900), 800, SWAP, SESSION)
     records += main.take_records()

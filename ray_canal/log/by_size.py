@@ -10,18 +10,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ray_canal.log.batch import Taken, take
+from ray_canal.log.batch import ChunkSlice, slice_of
 from ray_canal.log.ring import Slot
 from ray_canal.log.subscriber import Subscriber, View
 
 Slots = Iterable[tuple[Slot, int]]
 
 
-def taken(
+def slices(
     slots: Slots, subscriber: Subscriber, left: int, isolated: bool
-) -> tuple[list[Taken], int]:
+) -> tuple[list[ChunkSlice], int]:
     """Return (the slices of a batch that may cost `left`, the log sequence after it)."""
-    found: list[Taken] = []
+    found: list[ChunkSlice] = []
     end = subscriber.next
     for slot, last in slots:
         view = subscriber.view(slot)
@@ -31,7 +31,7 @@ def taken(
         count, cut = _fits(view, low, high, left, isolated, nothing_yet=not found)
         stop = int(view.admitted[low + count - 1]) + 1 if cut and count else last
         if count:
-            one = take(subscriber, slot, stop)
+            one = slice_of(subscriber, slot, stop)
             if one is not None:
                 found.append(one)
             left -= int(view.costs[low + count] - view.costs[low])

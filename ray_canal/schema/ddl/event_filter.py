@@ -20,7 +20,7 @@ _STATEMENTS = (event_types.QUERY, event_types.EXECUTE_LOAD_QUERY)
 """All other events that are no rows accompany rows: ROWS_QUERY, ANNOTATE_ROWS, variables."""
 
 
-def without_kinds(parsed: ParsedChunk, wanted: EventFilter) -> None:
+def drop_events(parsed: ParsedChunk, wanted: EventFilter) -> None:
     """Hide what the filter drops, in the chunk's own events."""
     events = parsed.events
     of_rows = np.isin(events["type_code"], _ROWS)

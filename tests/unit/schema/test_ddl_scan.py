@@ -12,10 +12,10 @@ from ray_canal.binlog.table_map import TableMap
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import SchemaRecord
+from ray_canal.schema.ddl_scan import touched
 from ray_canal.schema.history import place_of
 from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.names import Names
-from ray_canal.schema.prescan import touched
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.schema.table_state import StatementSession
 from ray_canal.types import mysql

@@ -18,7 +18,7 @@ Slots = Iterable[tuple[Slot, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class WholePlan:
+class BatchPlan:
     """Plan of a batch. `end`: the log sequence after it, None: no transaction is complete.
     `missing`: the slot that must be read from disk before this is known. `full`: the batch ends
     before the log does."""
@@ -29,7 +29,7 @@ class WholePlan:
     entries: int = 0
 
 
-def plan(slots: Slots, subscriber: Subscriber, left: int, isolated: bool) -> WholePlan:
+def plan(slots: Slots, subscriber: Subscriber, left: int, isolated: bool) -> BatchPlan:
     """Plan a batch from the slots that follow the subscriber's next entry. `left`: what the batch
     may cost."""
     end: int | None = None
@@ -38,9 +38,9 @@ def plan(slots: Slots, subscriber: Subscriber, left: int, isolated: bool) -> Who
         first = max(subscriber.next - slot.first, 0)
         view = subscriber.view(slot)
         if slot.chunk is None and (view is None or first or slot.last_close >= 0):
-            return WholePlan(missing=slot) if end is None else WholePlan(end, None, True, done)
+            return BatchPlan(missing=slot) if end is None else BatchPlan(end, None, True, done)
         if view is None:
-            return WholePlan(end, entries=done)
+            return BatchPlan(end, entries=done)
         if slot.chunk is None:  # in the midst of a transaction
             entries, cost = entries + view.count, cost + view.cost
             continue
@@ -56,9 +56,9 @@ def plan(slots: Slots, subscriber: Subscriber, left: int, isolated: bool) -> Who
             end = slot.first + int(ends[fits - 1]) + 1
             done = entries + int(behind[fits - 1]) - low
         if done and (cut or fits < len(ends) or cost >= left):
-            return WholePlan(end, None, True, done)
+            return BatchPlan(end, None, True, done)
         entries, cost = entries + view.count - low, cost + view.cost - int(view.costs[low])
-    return WholePlan(end, None, done > 0 and cost >= left, done)
+    return BatchPlan(end, None, done > 0 and cost >= left, done)
 
 
 def _ends(view: View, first: int, last: int) -> tuple[int, np.ndarray]:
