@@ -20,8 +20,8 @@ from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.config.notify import NotifyConfig
 from ray_canal.config.secret import secret
-from ray_canal.destination.alarms import Alarms, Thresholds
 from ray_canal.destination.api import DestinationApi
+from ray_canal.destination.notices import Notices
 from ray_canal.destination.webhook import Webhook
 from ray_canal.errors import CanalError
 
@@ -42,9 +42,7 @@ class NotifierActor:
         self._namespace = namespace
         self._every_s = config.every_s
         self._looks = 0
-        self._alarms = Alarms(
-            Thresholds(config.lag_seconds, config.purge_seconds, config.full_seconds)
-        )
+        self._notices = Notices(config)
         self._webhook: Webhook | None = None
         if config.url:
             self._webhook = Webhook(
@@ -77,7 +75,7 @@ class NotifierActor:
         # The look-up asks Ray's head node and waits for it: not on the event loop.
         names = await asyncio.to_thread(registry.destinations, self._namespace)
         found = await asyncio.gather(*map(self._status, names))
-        for notice in self._alarms.look(dict(zip(names, found, strict=True))):
+        for notice in self._notices.look(dict(zip(names, found, strict=True))):
             tree = {**notice.as_dict(), "at": int(time.time()), "namespace": self._namespace}
             log = logger.info if notice.kind == "resolved" else logger.warning
             log("notice %s", json.dumps(tree))

@@ -26,5 +26,5 @@ Where to look first:
                           snapshot_moment.py and rows_log.py (all rows of one moment)
     status and people     status_report.py, status_record.py (its keys), log_stats.py, activity.py,
                           source_contact.py, stages.py, rates.py, traffic.py, diagnosis.py (why
-                          nothing comes), alarms.py, purge_watch.py, webhook.py, publish.py
+                          nothing comes), notices.py, purge_watch.py, webhook.py, publish.py
 """

@@ -85,7 +85,7 @@ def test_one_that_does_not_answer_is_restarting_and_keeps_no_other(
         Stores(monkeypatch, away=answer, orders=FAILED)
         actor = await made()
         looked: list[Any] = []
-        monkeypatch.setattr(actor._alarms, "look", lambda found: looked.append(found) or [])
+        monkeypatch.setattr(actor._notices, "look", lambda found: looked.append(found) or [])
         await until(lambda: looked)
         actor._watch.cancel()
         assert looked[0] == {"away": {"state": "restarting"}, "orders": FAILED}

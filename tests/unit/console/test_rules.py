@@ -81,7 +81,7 @@ def test_every_alert_is_about_a_metric_of_the_table() -> None:
 
 
 def test_every_alert_is_in_the_documents_as_it_fires() -> None:
-    page = (ROOT / "docs" / "how-to" / "alarms.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "alerts.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `(Canal\w+)` \| `([^`]+)`(?: for (\d+) min)? \|", page, re.MULTILINE)
     wanted = [(c.alert, c.expression, str(c.for_s // 60 or "")) for c in CONDITIONS]
     assert listed == wanted

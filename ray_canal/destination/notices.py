@@ -1,8 +1,8 @@
-"""What people are told about destinations: changes of state, and thresholds that are passed.
+"""Notices for people about destinations: changes of state, and thresholds that are passed.
 
-Pure, over statuses as `status` returns them: the table of model/conditions.py, with thresholds of
-their own. A threshold is told when it is passed and again when
-the value is well below it; a value that is not known changes nothing.
+Pure, over statuses as `status` returns them: the table of model/conditions.py, with the thresholds
+of [notify]. A threshold is told when it is passed and again when the value is well below it; a
+value that is not known changes nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from ray_canal.config.notify import NotifyConfig
 from ray_canal.destination.diagnosis import diagnose
 from ray_canal.model.conditions import CONDITIONS, Finding
 
@@ -36,19 +37,10 @@ class Notice:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """In seconds; 0: never."""
-
-    lag_s: float = 600.0
-    purge_s: float = 7200.0
-    full_s: float = 60.0
-
-
-class Alarms:
+class Notices:
     """The destinations of a cluster, as they were when they were looked at last."""
 
-    def __init__(self, thresholds: Thresholds) -> None:
+    def __init__(self, thresholds: NotifyConfig) -> None:
         self._thresholds = thresholds
         self._states: dict[str, str] = {}
         self._raised: dict[tuple[str, str, str], str] = {}
@@ -91,10 +83,10 @@ class Alarms:
     def _is_on(self, event: str, finding: Finding) -> bool | None:
         limits, value = self._thresholds, finding.value
         if event == "lag":
-            return _passed(value, limits.lag_s)
+            return _passed(value, limits.lag_seconds)
         if event == "log_full":
-            return bool(limits.full_s) and value is not None and value >= limits.full_s
-        soon = event == "purge" and value is not None and value < limits.purge_s
+            return bool(limits.full_seconds) and value is not None and value >= limits.full_seconds
+        soon = event == "purge" and value is not None and value < limits.purge_seconds
         return finding.is_on or soon
 
     def _of_condition(

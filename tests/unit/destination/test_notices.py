@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ray_canal.destination.alarms import Alarms, Notice, Thresholds
+from ray_canal.config.notify import NotifyConfig
+from ray_canal.destination.notices import Notice, Notices
 from ray_canal.source.retention import PurgeDistance
 from tests.unit.destination.test_diagnosis import place, running
 
@@ -15,10 +16,10 @@ class Watched:
     """One destination, looked at again and again."""
 
     def __init__(self) -> None:
-        self._alarms = Alarms(Thresholds(lag_s=600, purge_s=7200, full_s=60))
+        self._notices = Notices(NotifyConfig(lag_seconds=600, purge_seconds=7200, full_seconds=60))
 
     def look(self, **changes: Any) -> list[Notice]:
-        return self._alarms.look({"orders": running(**changes)})
+        return self._notices.look({"orders": running(**changes)})
 
     def kinds(self, **changes: Any) -> list[tuple[str, str]]:
         return [(one.event, one.kind) for one in self.look(**changes)]
@@ -28,7 +29,7 @@ def test_what_is_well_is_not_told() -> None:
     watched = Watched()
     assert watched.look() == []
     assert watched.look() == []
-    assert Alarms(Thresholds()).look({"orders": {"state": "starting"}}) == []
+    assert Notices(NotifyConfig()).look({"orders": {"state": "starting"}}) == []
 
 
 def test_changes_of_state_are_told_once_with_their_reason() -> None:
@@ -84,15 +85,15 @@ def test_what_is_not_known_changes_nothing() -> None:
     watched = Watched()
     assert watched.kinds(lag_seconds=601.0) == [("lag", "raised")]
     away = {"orders": {"state": "restarting"}}
-    assert [one.event for one in watched._alarms.look(away)] == ["state"]
+    assert [one.event for one in watched._notices.look(away)] == ["state"]
     assert watched.kinds(lag_seconds=601.0) == [("state", "changed")]
 
 
 def test_a_destination_that_is_stopped() -> None:
     watched = Watched()
     watched.look(lag_seconds=601.0)
-    assert [one.text for one in watched._alarms.look({})] == ["orders was stopped"]
-    assert watched._alarms.look({}) == []
+    assert [one.text for one in watched._notices.look({})] == ["orders was stopped"]
+    assert watched._notices.look({}) == []
 
 
 def test_plain_values() -> None:
