@@ -215,10 +215,10 @@ def test_a_catch_up_behind_a_reset_uses_what_was_learned_since() -> None:
     old = SchemaKeeper(server).begin([], "uuid", at(500))
     server.created, server.sql, server.at = {FILE: 1_800_000_000}, AMOUNT_FEE, 700
     main = SchemaKeeper(server)
-    records = [*old, *main.begin(old, "uuid", at(600), again=True)]
+    records = [*old, *main.begin(old, "uuid", at(600), other_log=True)]
     assert main.server == "uuid#2"
     catch_up = SchemaKeeper(server)
-    records += catch_up.begin(records, "uuid", at(650), again=True)
+    records += catch_up.begin(records, "uuid", at(650), other_log=True)
     assert catch_up.server == "uuid#2"
     main.applied(head(800, 900), 800, SWAP, SESSION)
     records += main.take_records()
