@@ -205,7 +205,8 @@ def _starting(look: _Look) -> Diagnosis | None:
             "ok", "source", "it is idle because nobody has subscribed", [],
             'subscribe, or set `runs = "always"` to fill the log for nobody',
         )  # fmt: skip
-    if state == "finished" and not _unread(look):
+    fails = any(one.get("failure") for one in look.subscribers)
+    if state == "finished" and not fails and not _unread(look):
         return look.says(
             "ok", "source", "all of its binlog files were read", _where(look), "give it more files"
         )

@@ -23,7 +23,8 @@ def about_subscribers(
     whose = ", ".join(map(str, sorted(client_ids)))
     told.args = (
         f"subscriber {whose}: {error.args[0] if error.args else ''}. "
-        f"`ray-canal unsubscribe {destination} CLIENT_ID` removes one",
+        f"`ray-canal subscriber {destination} CLIENT_ID seek earliest` moves one, "
+        f"`ray-canal unsubscribe {destination} CLIENT_ID` removes it",
     )
     return told
 
@@ -44,6 +45,15 @@ def not_subscribed_error(client_id: int) -> NotSubscribed:
     ended = " (an ephemeral subscription ends when its client is closed or silent)"
     why = ended if is_ephemeral_id(client_id) else ""
     return NotSubscribed(f"clientId:{client_id} should subscribe first{why}")
+
+
+def unknown_subscriber_error(client_id: int, destination: str) -> NotSubscribed:
+    """Return the error for somebody else than its client, who names one that is not there."""
+    ended = " (an ephemeral one ends when its client is closed or silent)"
+    why = ended if is_ephemeral_id(client_id) else ""
+    return NotSubscribed(
+        f"there is no subscriber {client_id}{why}; `ray-canal subscribers {destination}` names all"
+    )
 
 
 def stale_batch_error(batch_id: int) -> InstanceRestarted:

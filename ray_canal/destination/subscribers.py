@@ -16,7 +16,7 @@ from ray_canal.destination.attendance import Attendance
 from ray_canal.destination.catch_up import source_start
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.departures import Departures
-from ray_canal.destination.failures import not_subscribed_error, subscriber_replaced_error
+from ray_canal.destination.failures import subscriber_replaced_error, unknown_subscriber_error
 from ray_canal.destination.lifecycle import Lifecycle
 from ray_canal.destination.log_stats import LogStats
 from ray_canal.destination.pipeline_lookup import PipelineLookup
@@ -269,10 +269,10 @@ class SubscriberService:
         return await self._state.records.cursors.load()
 
     async def record(self, client_id: int) -> SubscriberMeta:
-        """Return one of them. Raises NotSubscribed."""
-        known = await self.records()
+        """Return one of them, for its operator. Raises NotSubscribed."""
+        known, destination = await self.records(), self._state.destination
         if client_id not in known:
-            raise not_subscribed_error(client_id).at(destination=self._state.destination)
+            raise unknown_subscriber_error(client_id, destination).at(destination=destination)
         return known[client_id]
 
     async def list_all(self) -> list[SubscriberReport]:

@@ -174,7 +174,14 @@ def cursor_at(config: InstanceConfig, text: str) -> LogPosition:
     """Return a place in the log of a destination's source as a subscriber's cursor. A place inside
     a transaction is that transaction's beginning. Raises as `locate`."""
     with log_of(config) as log:
-        return locate(config.source, log, text, looking=False).cursor
+        found = locate(config.source, log, text, looking=False)
+        name, position = found.place.journal_name, found.place.position
+        if _OFFSET.match(text.strip()) and not Search(log).surroundings(name, position).is_event:
+            raise PositionNotFound(
+                f"no event begins at offset {position} of {name}; `ray-canal position CONFIG NAME "
+                f"{name}:{position}` shows what is around it"
+            ).at(name, position)
+        return found.cursor
 
 
 def _is_single(text: str) -> bool:
@@ -196,7 +203,15 @@ def _place(
     source: SourceConfig, log: Log, search: Search, wanted: dict[str, Any]
 ) -> EntryPosition:
     config = source.model_copy(update={"on_purged": "fail", **wanted})
-    place = configured_start(config, log)
+    try:
+        place = configured_start(config, log)
+    except ConfigError as error:
+        if wanted["start"] != "gtid":
+            raise
+        raise ConfigError(
+            f"{wanted['gtid_set']!r} is no set of GTIDs as {log.identity.address} has them (MySQL: "
+            "UUID:1-5, MariaDB: 0-1-5); a time is given with its zone, as 2026-10-01T08:00:00Z"
+        ) from error
     if place.journal_name:
         return place
     found = search.gtids(place.gtid)  # the server would find the file

@@ -127,6 +127,12 @@ def test_one_subscriber(changes: dict[str, Any], severity: str, told: str) -> No
     assert told in str(found)
 
 
+def test_who_cannot_be_served_is_told_of_files_that_were_read_to_their_end() -> None:
+    failed = subscriber(9, failure="PositionPurged: gone")
+    found = diagnose(running(state="finished"), [subscriber(), failed])
+    assert (found.severity, found.stage) == ("problem", "subscriber 9")
+
+
 def test_others_are_told_only_what_somebody_has_to_know() -> None:
     """A slow subscriber is its own affair; one that cannot be served is everybody's."""
     slow = subscriber(9, entries_behind=5, last_call_s=600.0)

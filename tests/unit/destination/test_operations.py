@@ -107,11 +107,22 @@ def test_a_seek_that_cannot_be_leaves_everything(tmp_path: Path) -> None:
                 await store.operate(7, "seek", "other-bin.000001:4")
             with pytest.raises(ConfigError, match="no place in a log"):
                 await store.operate(7, "seek", "yesterday")
+            for text in ("2026-11-25", "0-1-5"):  # of MariaDB
+                with pytest.raises(ConfigError, match=f"'{text}' is no set of GTIDs .*a time is"):
+                    await store.operate(7, "seek", text)
+            name = binlog_files()[0].name
+            with pytest.raises(PositionNotFound, match=f"no event begins at offset 5 of {name}"):
+                await store.operate(7, "seek", f"{name}:5")
             with meta_away("save"), pytest.raises(MetaUnavailable):
                 await store.operate(7, "seek", "head")
-            with pytest.raises(NotSubscribed):
+            with pytest.raises(NotSubscribed, match="no subscriber 8; `ray-canal subscribers x`"):
                 await store.operate(8, "seek", "tail")
             await store.ack(7, out.id, out.epoch)
+            out = await take(store, 7, ack=False)
+            assert out is not None
+            await store.operate(7, "seek", "head")
+            with pytest.raises(InstanceRestarted, match="its subscriber was moved"):
+                await store.ack(7, out.id, out.epoch)
 
     run(story())
 
