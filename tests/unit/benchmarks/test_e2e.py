@@ -123,11 +123,14 @@ def test_a_childs_lines_come_in_order_and_its_processes_end_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"), [(("ready", "end"), "too few rows"), (("ready",), "nothing for")]
+    ("said", "limit_s", "words"),
+    [(("ready", "end"), 60.0, "too few rows"), (("ready",), 1.0, "nothing for")],
 )
-def test_a_child_that_does_not_say_it_has_failed(said: tuple[str, ...], words: str) -> None:
+def test_a_child_that_does_not_say_it_has_failed(
+    said: tuple[str, ...], limit_s: float, words: str
+) -> None:
     with Child([sys.executable, "-c", LINES, *said]) as child, pytest.raises(ChildFailed) as failed:
-        child.wait("mark", 1.0)
+        child.wait("mark", limit_s)
     assert words in str(failed.value)
 
 
