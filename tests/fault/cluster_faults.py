@@ -38,6 +38,8 @@ class Cluster:
         self._over = threading.Event()
         self._supervisor = threading.Thread(target=self._supervise, daemon=True)
         self._began = 0.0
+        self.times: dict[str, float] = {}
+        """When the steps of the present recovery were done."""
 
     @property
     def keeps_state(self) -> bool:
@@ -45,17 +47,24 @@ class Cluster:
 
     def start(self) -> None:
         """Start every node and the deployment."""
-        with self._lock:
-            self._start(HEAD)
         if not self._supervisor.is_alive():
             self._supervisor.start()
-        self._nodes.program("wait", "1")
-        with self._lock:
-            for name in (READERS, *self.workers):
-                self._start(name)
-        self._nodes.program("wait", str(len(self.workers) + 2))
-        self._nodes.program("start", str(self.config), str(self._folder))
+        self._nodes.wait_standing(lambda: self._start_all(HEAD), 1)
+        self.note("Ray's head")
+        self._start_all(READERS, *self.workers)
+        count = str(len(self.workers) + 2)
+        told = self._nodes.program("start", str(self.config), str(self._folder), count)
+        self.times |= json.loads(told)
         self._began = time.time()
+
+    def note(self, step: str) -> None:
+        """Note when a step of a recovery was done."""
+        self.times.setdefault(step, time.time())
+
+    def _start_all(self, *names: str) -> None:
+        with self._lock:
+            for name in names:
+                self._start(name)
 
     def _start(self, name: str) -> None:
         if name == HEAD:
@@ -85,9 +94,7 @@ class Cluster:
             for name in names:
                 self._running.pop(name).kill()
         yield
-        with self._lock:
-            for name in names:
-                self._start(name)
+        self._start_all(*names)
 
     def drain(self, node_id: str) -> None:
         self._nodes.drain(node_id)
@@ -204,6 +211,7 @@ def kill_head(cluster: Cluster) -> list[str]:
             time.sleep(cluster.rng.uniform(0.0, 8.0))
     else:
         cluster.kill()
+        cluster.note("all is dead")
         cluster.start()
     return sorted(cluster.servers)
 

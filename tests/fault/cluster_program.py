@@ -1,7 +1,8 @@
 """Programs of a cluster of several nodes, for tests whose own process is in none.
 
     python -m tests.fault.cluster_program ADDRESS wait NODES            so many nodes are there
-    python -m tests.fault.cluster_program ADDRESS start CONFIG FOLDER   a deployment, and readers
+    python -m tests.fault.cluster_program ADDRESS start CONFIG FOLDER NODES   a deployment, and
+        readers, as soon as so many nodes are there; prints when which step was done, as JSON
     python -m tests.fault.cluster_program ADDRESS nodes                 what is where, as JSON
 
 The readers are an actor on a node that has the resource `readers`. For each destination it appends
@@ -115,20 +116,30 @@ def _seen(names: list[str]) -> dict[str, Any]:
     }
 
 
+def _wait(nodes: int) -> None:
+    while len(cluster_nodes()) < nodes:
+        time.sleep(0.2)
+
+
 def main(address: str, what: str, *arguments: str) -> None:
     ray.init(address=address, log_to_driver=False, namespace="tests")
     if what == "wait":
-        while len(cluster_nodes()) < int(arguments[0]):
-            time.sleep(0.2)
+        _wait(int(arguments[0]))
     elif what == "start":
-        config, folder = arguments
+        config, folder, nodes = arguments
+        times = {}
+        _wait(int(nodes))
+        times["Ray's other nodes"] = time.time()
         deployment = load(config)
         canal.start(deployment, timeout=150)
+        times["the deployment"] = time.time()
         options = {"name": "readers", "lifetime": "detached", "num_cpus": 0, "get_if_exists": True}
         there = {"resources": {"readers": 0.001}}
         names = [each.destination for each in deployment.instance]
         readers = ray.remote(Readers).options(**options, **there).remote(names, folder)
         ray.get(readers.ready.remote(), timeout=150)
+        times["the readers"] = time.time()
+        print(json.dumps(times))
     else:
         names = sorted(each for node in canal.nodes() for each in node["destinations"])
         print(json.dumps(_seen(names)))

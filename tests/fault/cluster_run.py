@@ -174,9 +174,12 @@ class ClusterRun:
 
         def is_live() -> bool:
             self._read()
-            return self.cluster.is_whole(self.names, asked) and all(
-                len(self.received[name].times) > count for name, count in marks.items()
-            )
+            if self.cluster.seen().get("at", 0.0) > asked:
+                self.cluster.note("the controller")
+            arrived = all(len(self.received[name].times) > n for name, n in marks.items())
+            if arrived:
+                self.cluster.note("rows of all")
+            return arrived and self.cluster.is_whole(self.names, asked)
 
         def behind() -> str:
             slow = [n for n, count in marks.items() if len(self.received[n].times) <= count]
@@ -199,6 +202,7 @@ class ClusterRun:
     def fault(self, kind: str) -> str:
         """Do it, and wait until all is well; return a line about it."""
         since = time.time()
+        self.cluster.times = {}
         group, _, act = KINDS[kind]
         hit = act(self.cluster)
         took_s = time.time() - since
@@ -212,7 +216,15 @@ class ClusterRun:
         return (
             f"{kind:18} {took_s:6.1f} s; {len(mine):2} destinations hit, their rows waited up to "
             f"{max(mine, default=0.0):5.1f} s; others' up to {max(others, default=0.0):5.1f} s; "
-            f"whole again after {whole_s:5.1f} s"
+            f"whole again after {whole_s:5.1f} s ({self._steps(since)})"
+        )
+
+    def _steps(self, since: float) -> str:
+        """Return how long each step of the recovery took, in their order."""
+        done = sorted((at, step) for step, at in self.cluster.times.items())
+        befores = [since, *(at for at, _ in done)]
+        return ", ".join(
+            f"{step} {at - before:.1f}" for before, (at, step) in zip(befores, done, strict=False)
         )
 
     def random_faults(self, seconds: float, rng: random.Random, only: Sequence[str] = ()) -> None:

@@ -76,7 +76,10 @@ class RayNodes:
             **cluster_environment(),
             **os.environ,  # a process that joins the cluster itself has its token there
             **settings,
-            "RAY_health_check_period_ms": "1000",  # a dead node is known sooner
+            # A dead node is known sooner: docs/how-to/cluster.md.
+            "RAY_health_check_initial_delay_ms": "1000",
+            "RAY_health_check_period_ms": "1000",
+            "RAY_health_check_failure_threshold": "3",
         }
         self.keeps_state = bool(redis)
         if redis:
@@ -139,6 +142,13 @@ class RayNodes:
                 return node
             node.kill()
             assert time.monotonic() < deadline, self._log.read_text()[-2000:]
+
+    def wait_standing(self, start: Callable[[], object], count: int) -> None:
+        """Start nodes, and wait until so many more stand; whoever supervises them starts those
+        again that Ray gives up."""
+        before = self._stood()
+        start()
+        wait_for(lambda: self._stood() >= before + count, PATIENCE_S, "nodes stand")
 
     def _stood(self) -> int:
         return self._log.read_text().count("Ray runtime started") if self._log.exists() else 0

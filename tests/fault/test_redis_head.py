@@ -54,8 +54,7 @@ def test_destinations_go_on_while_the_head_is_away(mysql97: Server, tmp_path: Pa
         head.enter_context(nodes.running(nodes.head))
         how = "--num-cpus=1", '--resources={"readers": 1}'
         stack.enter_context(nodes.running(lambda: nodes.worker(*how)))
-        nodes.program("wait", "2")
-        nodes.program("start", str(config), str(tmp_path))
+        nodes.program("start", str(config), str(tmp_path), "2")
         for _ in range(3):
             one_more()
         head.close()
