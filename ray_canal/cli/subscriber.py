@@ -85,9 +85,11 @@ def subscriber(
 
 def lines(record: SubscriberReport) -> list[str]:
     """Return what there is to tell of a subscriber, for people."""
-    told = {key: item for key, item in record.items() if item not in (None, "", False)}
-    del told["client_id"]
-    return [f"{key}: {_TEXTS.get(key, str)(item)}" for key, item in told.items()]
+    return [
+        f"{key}: {_TEXTS.get(key, str)(item)}"
+        for key, item in record.items()
+        if key != "client_id" and item is not None and item is not False and item != ""
+    ]
 
 
 _TEXTS: dict[str, Callable[[Any], str]] = {
