@@ -61,7 +61,7 @@ class PostgresServer:
                 cursor = connection.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
 
-    def start(self, timeout_s: float = 30.0) -> None:
+    def start(self, timeout_s: float = 120.0) -> None:
         """Start (again) on the same folder and port; returns when it answers."""
         settings = {**_SETTINGS, "port": str(self.port)}
         given = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]

@@ -91,8 +91,8 @@ class RabbitServer:
     def _wait(self, deadline: float) -> None:
         while True:
             try:
-                with socket.create_connection(("127.0.0.1", self.port), 5):
-                    pass
+                for port in (self.port, self.stream_port, self.stream_tls_port):
+                    socket.create_connection(("127.0.0.1", port), 5).close()
                 self.connect().close()
                 return
             except (AMQPError, OSError) as error:

@@ -26,7 +26,7 @@ class RedisServer:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self, timeout_s: float = 30.0) -> None:
+    def start(self, timeout_s: float = 120.0) -> None:
         """Start (again) on the same folder and port; returns when it answers."""
         tree = cache_dir() / "redis"
         # What it is asked to be is in its name; the loader passes the path on.

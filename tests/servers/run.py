@@ -23,6 +23,9 @@ import pymysql
 from tests.servers.fetch import OTHER_BUILDS, cache_dir, fetch, locked, tree_of
 
 Options = Mapping[str, str | None]
+_PORTS = range(20001, 32768, 2)
+"""Below those that Linux gives to connections by default; where it gives these, it takes the even
+ones first."""
 
 _COMMON: dict[str, str | None] = {
     "bind-address": "127.0.0.1",
@@ -234,7 +237,7 @@ class Server:
         row = self.execute(f"SHOW {word}")[0]
         return str(row[0]), int(row[1])
 
-    def start(self, timeout_s: float = 60.0) -> None:
+    def start(self, timeout_s: float = 120.0) -> None:
         """Start (again) on the same data directory and port; returns when it answers."""
         port = self.port or free_port()
         options = {**_COMMON, **_OF_KIND[self.kind], **self.options}
@@ -297,9 +300,19 @@ class Server:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of loopback that nobody has. No other process of tests gets it for some
+    thousand calls, nor does the system give it to a connection: so a server that starts late, or
+    is killed and starts again, finds it free."""
+    note = cache_dir() / "port.txt"
+    with locked("port"):
+        last = int(note.read_text()) if note.exists() else _PORTS[0]
+        for step in range(1, len(_PORTS) + 1):
+            port = _PORTS[(_PORTS.index(last) + step) % len(_PORTS)]
+            with socket.socket() as probe, contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                note.write_text(str(port))
+                return port
+    raise RuntimeError("no port of loopback is free")
 
 
 def _socket_path(folder: Path) -> Path:
