@@ -101,20 +101,20 @@ def test_ray_tasks_write_a_table_and_it_is_written_again(mysql97: Server, tmp_pa
             f"INSERT INTO {NAME}.t SELECT a.d + 10*b.d + 100*c.d + 1000*e.d + 10000*f.d, 'first'"
             f" FROM {DIGITS} a, {DIGITS} b, {DIGITS} c, {DIGITS} e, {DIGITS} f WHERE f.d < 3"
         )
-        until(holds_all)
+        until(holds_all, 180)
         assert writers_of("lake") == "in_ray_tasks"
         mysql97.execute(f"UPDATE {NAME}.t SET v = CONCAT('second ', id) WHERE id % 10 > 0",
                         f"DELETE FROM {NAME}.t WHERE id % 10 = 5")  # fmt: skip
-        until(holds_all)
+        until(holds_all, 180)
         assert max(files_by_commit(table)) == 2
         DeltaTable(str(table)).delete("id > 5000")  # somebody has damaged it
         mysql97.execute(f"INSERT INTO {NAME}.t VALUES (-1, 'new')")
         until(lambda: -1 in rows(table))
         assert not holds_all()
         canal.seek_sink("lake", "earliest")
-        until(holds_all)
+        until(holds_all, 180)
         mysql97.execute(f"DELETE FROM {NAME}.t WHERE id < 5000")
-        until(holds_all)
+        until(holds_all, 180)
     finally:
         for name in canal.sink_status():
             canal.stop_sink(name)

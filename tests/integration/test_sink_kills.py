@@ -26,6 +26,7 @@ STEPS = (
 )  # fmt: skip
 POSTGRES_STEPS = ("create:2:after", "delete_like:1:after", "commit:3:before", "commit:3:after")
 LAKE_STEPS = ("append:1:after", "append:4:after", "append:30:before")
+MIRROR_STEPS = ("merge:1:before", "merge:2:after", "merge:20:after")
 
 
 def workload(server: Server, source: str) -> None:
@@ -156,6 +157,31 @@ def killed_delta(server: Server, source: str, folder: Path, steps: Sequence[str]
 def test_a_delta_table_has_each_change_once(mysql97: Server, source: str, tmp_path: Path) -> None:
     ends = killed_delta(mysql97, source, tmp_path, LAKE_STEPS)
     assert ends == ["-9"] * len(LAKE_STEPS) + ["0"]
+
+
+def killed_mirror(server: Server, source: str, folder: Path, steps: Sequence[str]) -> list[str]:
+    """The rows, in a Delta table whose commits two writers share."""
+    lake = {"path": str(folder / "lake"), "without_key": "ignore", "writers": 2}
+    sink = {"type": "delta", "tables": rf"{source}\..*", "lake": lake}
+    ends = run_killed(server, folder, sink, steps)
+    theirs = [*map(tuple, server.execute(f"SELECT id, v FROM {source}.t ORDER BY 1"))]
+    written = DeltaTable(str(folder / "lake" / source / "t")).to_pyarrow_table()
+    ours = zip(*(written[name].to_pylist() for name in ("id", "v")), strict=True)
+    assert sorted(ours) == theirs
+    return ends
+
+
+def test_a_delta_mirror_is_the_source(mysql97: Server, source: str, tmp_path: Path) -> None:
+    ends = killed_mirror(mysql97, source, tmp_path, MIRROR_STEPS)
+    assert ends == ["-9"] * len(MIRROR_STEPS) + ["0"]
+
+
+@pytest.mark.soak
+def test_a_delta_mirror_is_the_source_at_random_steps(
+    mysql97: Server, source: str, tmp_path: Path
+) -> None:
+    steps = random_steps("merge", "place")
+    assert killed_mirror(mysql97, source, tmp_path, steps) == ["-9"] * len(steps) + ["0"]
 
 
 @pytest.mark.soak

@@ -72,6 +72,7 @@ def test_the_rows_are_those_of_a_merge(seed: int, tmp_path: Path) -> None:
 
 
 KEYS = {
+    "long": (pa.int64(), [2**63 - 1 - n for n in range(40)]),
     "decimal": (pa.decimal128(20, 0), [Decimal(2**63 + n) for n in range(40)]),
     "fraction": (pa.decimal128(9, 2), [Decimal(n) / 4 for n in range(40)]),
     "date": (pa.date32(), [dt.date(2026, 1, 1) + dt.timedelta(n) for n in range(40)]),
