@@ -8,7 +8,7 @@ because what comes after a stage that stands cannot move either.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ray_canal.destination.failure_advice import advice_on, recovers
@@ -280,7 +280,13 @@ def _one_subscriber(look: _Look) -> Diagnosis | None:
     for one in look.subscribers:
         found = _of_subscriber(look, one)
         if found is not None:
-            return found
+            others = [
+                str(each["client_id"])
+                for each in look.subscribers
+                if each.get("failure") and each is not one
+            ]
+            also = (f"nor can {', '.join(others)}",) if others and one.get("failure") else ()
+            return replace(found, evidence=(*found.evidence, *also))
     if not look.subscribers and look("state") == "running":
         return look.says(
             "ok", "subscribers", "nobody has subscribed", _where(look),

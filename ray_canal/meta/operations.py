@@ -75,15 +75,14 @@ def copied(
     one: SubscriberMeta, action: str, client_id: int, known: Collection[int]
 ) -> SubscriberMeta:
     """Return the record of a copy or a renamed subscriber: same cursor, filter and terms, nobody's
-    yet; the label stays with a renamed one. Raises ConfigError: that id has a subscriber."""
+    yet; label and last call go with a renamed one only. Raises ConfigError: that id has a
+    subscriber."""
     if client_id == one.client_id:
         raise ConfigError(f"client {client_id} has this id already; give {action} another one")
     if client_id in known:
         raise ConfigError(f"client {client_id} is a subscriber already; remove it first")
-    label = one.label if action == "rename" else ""
-    return dataclasses.replace(
-        one, client_id=client_id, holder="", ephemeral=False, idle_s=0, label=label
-    )
+    found = dataclasses.replace(one, client_id=client_id, holder="", ephemeral=False, idle_s=0)
+    return found if action == "rename" else dataclasses.replace(found, label="", called=0)
 
 
 def operate_kept(

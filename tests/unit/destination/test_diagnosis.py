@@ -138,7 +138,11 @@ def test_others_are_told_only_what_somebody_has_to_know() -> None:
     slow = subscriber(9, entries_behind=5, last_call_s=600.0)
     assert diagnose(running(), [subscriber(), slow]).severity == "ok"
     failed = subscriber(9, failure="PositionPurged: gone")
-    assert diagnose(running(), [subscriber(), failed]).stage == "subscriber 9"
+    found = diagnose(running(), [subscriber(), failed])
+    assert (found.stage, len(found.evidence)) == ("subscriber 9", 2)
+    more = [subscriber(number, failure="PositionPurged: gone") for number in (10, 11)]
+    found = diagnose(running(), [failed, subscriber(), *more])
+    assert (found.stage, found.evidence[-1]) == ("subscriber 9", "nor can 10, 11")
     assert diagnose(running(), []).reason == "nobody has subscribed"
     found = diagnose(running(), [subscriber()], 8)
     assert "no subscriber 8" in str(found)

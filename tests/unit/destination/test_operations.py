@@ -219,13 +219,16 @@ def test_copy_rename_expire_and_remove(tmp_path: Path) -> None:
             await store.operate(9, "label", "nightly")
             labels = [await store.operate(9, "copy", 10), await store.operate(9, "rename", 11)]
             assert [each["label"] for each in labels if each] == ["", "nightly"]
+            assert copy["called_at"] is None  # nobody has
             await store.operate(10, "remove")
             await store.operate(11, "rename", 9)
             mine, its = await take(store, 7), await take(store, 9)
             assert mine is not None
             assert its is not None
             assert mine.start == its.start
-            await store.operate(7, "rename", 8)
+            renamed = await store.operate(7, "rename", 8)
+            assert renamed is not None
+            assert renamed["called_at"]
             with pytest.raises(NotSubscribed):
                 await store.get_without_ack(7, 1, 0.1)
             after = await take(store, 8)
