@@ -27,7 +27,7 @@
     │   ├── TransactionTooLarge      a whole transaction is larger than the subscriber takes
     │   ├── SubscriberReplaced       somebody else has subscribed under this client id
     │   └── AccessDenied             the user of a connection has no right to do this
-    └── InstanceError                the instance's state
+    └── InstanceError                the destination's state
         ├── InstanceNotFound         no such destination
         ├── InstanceNotRunning       (retryable) the instance is stopped or starting
         │   └── MetaUnavailable      (retryable) where cursors live cannot be reached
@@ -230,7 +230,7 @@ class AccessDenied(ConsumerError):
 
 
 class InstanceError(CanalError):
-    """The instance of a destination is not in the state that the call needs."""
+    """The destination is not in the state that the call needs."""
 
 
 class InstanceNotFound(InstanceError):
@@ -238,13 +238,13 @@ class InstanceNotFound(InstanceError):
 
 
 class InstanceNotRunning(InstanceError):
-    """The instance is stopped, starting, or has failed (the message says which)."""
+    """The destination is stopped, starting, or has failed (the message says which)."""
 
     retryable = True
 
 
 class InstanceRestarted(InstanceError):
-    """The instance restarted; batches handed out before are void and will come again."""
+    """The destination restarted; batches handed out before are void and will come again."""
 
     retryable = True
 

@@ -211,7 +211,7 @@ class DestinationCalls:
         if isinstance(request, BatchRequest):  # it may have been carried out
             self.not_received(request.client_id, request.batch_id or 0)
         raise InstanceRestarted(
-            "the instance went away during the call; what was not acked will be delivered again"
+            "the destination went away during the call; what was not acked will be delivered again"
         ).at(destination=self.destination) from error
 
     def _look_up(self) -> None:

@@ -60,8 +60,7 @@ class AsyncConnector:
 
     Delivery is at least once and in order: what is not acked comes again after `rollback()`, a new
     connection, or a restart. Raises ConsumerError when the get/ack contract is broken,
-    InstanceError when the instance is not there, SourceError / DecodeError when the instance has
-    failed.
+    InstanceError when the destination is not there, SourceError / DecodeError when it has failed.
     """
 
     def __init__(

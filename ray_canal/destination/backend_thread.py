@@ -49,7 +49,7 @@ class BackendThread:
         the thread was closed.
         """
         if self._closed:
-            raise InstanceNotRunning("the instance was stopped, should start first")
+            raise InstanceNotRunning("the destination was stopped, should start first")
         self._refuse_broken()
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)

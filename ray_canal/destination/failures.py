@@ -59,7 +59,7 @@ def unknown_subscriber_error(client_id: int, destination: str) -> NotSubscribed:
 def stale_batch_error(batch_id: int) -> InstanceRestarted:
     """Return the error for a batch of an earlier generation."""
     return InstanceRestarted(
-        f"batch {batch_id} was handed out before the instance restarted; "
+        f"batch {batch_id} was handed out before the destination restarted; "
         "it is void and will be delivered again"
     )
 

@@ -277,7 +277,7 @@ class Lifecycle:
     def refuse_stopped(self) -> None:
         """Raises InstanceNotRunning: the destination was stopped."""
         if self._supervisor.state == STOPPED:
-            raise InstanceNotRunning("the instance was stopped, should start first").at(
+            raise InstanceNotRunning("the destination was stopped, should start first").at(
                 destination=self._state.destination
             )
 
@@ -313,7 +313,7 @@ class Lifecycle:
         while self._supervisor.state in (STARTING, STOPPED):
             if not await self._state.changed.wait(deadline):
                 raise InstanceNotRunning(
-                    f"the instance is still starting after {timeout:.0f} s; see `ray-canal status`"
+                    f"it is still starting after {timeout:.0f} s; see `ray-canal status`"
                 )
         if self._supervisor.failure is not None:
             raise raised_again(self._supervisor.failure)
@@ -346,7 +346,7 @@ class Lifecycle:
         if epoch:
             with contextlib.suppress(CanalError):  # who starts it again says where
                 await records.cursors.run(records.start.forget, epoch)
-        await self._supervisor.set(STOPPED, InstanceNotRunning("the instance was stopped"))
+        await self._supervisor.set(STOPPED, InstanceNotRunning("the destination was stopped"))
         await records.close()
 
 

@@ -208,7 +208,7 @@ class Ownership:
             ).at(destination=self._destination)
         if epoch != self._acquired:
             raise InstanceRestarted(
-                "the instance has started again; what was handed out and not acked comes again"
+                "the destination has started again; what was handed out and not acked comes again"
             ).at(destination=self._destination)
 
     async def close(self) -> None:

@@ -29,7 +29,7 @@ from ray_canal.model.reports import LogReport
 
 
 class EventStore:
-    """The log of one generation of an instance, beginning at `start`.
+    """The log of one generation of a destination, beginning at `start`.
 
     Holds acked ≤ next ≤ visible ≤ put for each subscriber; from acked to next it is outstanding,
     from visible to put a transaction that is still gathered. Batch ids count from `batch_ids_from`

@@ -55,6 +55,6 @@ def _refuse_void(subscriber: Subscriber, batch_id: int, ids_from: int) -> None:
     subscriber was in."""
     if batch_id <= max(ids_from, subscriber.void_up_to):
         raise InstanceRestarted(
-            f"batch {batch_id} was handed out before the instance restarted, or its subscriber was "
-            "moved (seek); it is void, and the next batch begins at the cursor"
+            f"batch {batch_id} was handed out before the destination restarted, or its subscriber "
+            "was moved (seek); it is void, and the next batch begins at the cursor"
         )

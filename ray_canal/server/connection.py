@@ -346,7 +346,7 @@ class Connection:
             given_back = self._rollback_request(identity, head.id, head.epoch)
             await store.call_async(DestinationApi.rollback, given_back)
             raise InstanceRestarted(
-                "the instance restarted; connect again: what was not acked will be delivered again"
+                "the destination restarted; connect again: what was not acked is delivered again"
             )
         known.epoch = head.epoch
         known.batches.add(head.id)

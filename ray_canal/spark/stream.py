@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _RESTARTS_MAX = 10
-"""So many times in a row may the instance restart under a batch before `run` gives up."""
+"""So many times in a row may the destination restart under a batch before `run` gives up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,5 +57,5 @@ def test_chunks_that_cannot_be_decoded_again_are_read_from_the_server(
     Ray forgets here at once how a chunk was made, as it does after four deaths or much lineage."""
     told = run(mysql97, tmp_path, how, RAY_lineage_pinning_enabled="0")
     assert told["generations"] == 2
-    known = ("with the node that had it", "before the instance restarted")
+    known = ("with the node that had it", "before the destination restarted")
     assert all(any(words in text for words in known) for text in told["restarts"])

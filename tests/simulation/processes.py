@@ -125,7 +125,7 @@ class SimulatedThread(BackendThread):
         owner = OWNER.get()
         assert owner is not None
         if self._closed:
-            raise InstanceNotRunning("the instance was stopped")
+            raise InstanceNotRunning("the destination was stopped")
         self._refuse_broken()
         async with self._turn:
             outside = owner.outside
