@@ -35,7 +35,7 @@ def test_the_smallest_batch_alone_may_be_acked() -> None:
 @pytest.mark.parametrize(("batch_id", "ids_from"), [(4, 0), (9, 9)])
 def test_a_batch_of_an_earlier_place_or_generation_is_void(batch_id: int, ids_from: int) -> None:
     subscriber = with_batches(10)
-    with pytest.raises(InstanceRestarted, match="will be delivered again"):
+    with pytest.raises(InstanceRestarted, match="it is void, and the next batch begins"):
         outstanding.first(subscriber, batch_id, ids_from)
     with pytest.raises(InstanceRestarted):
         outstanding.roll_back(subscriber, batch_id, ids_from)
