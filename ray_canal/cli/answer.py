@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import typer
+
+from ray_canal.errors import InstanceNotFound
 
 
 def answer(found: Any, *lines: str, as_json: bool) -> None:
@@ -16,6 +21,17 @@ def answer(found: Any, *lines: str, as_json: bool) -> None:
         return
     for line in lines:
         typer.echo(line)
+
+
+@contextlib.contextmanager
+def down_by(config: Path | None) -> Iterator[None]:
+    """Name --config in the error about a destination that does not run, if it was not given."""
+    try:
+        yield
+    except InstanceNotFound as error:
+        if config is None:
+            error.args = (f"{error.args[0]}, or name its file by --config while it is down",)
+        raise
 
 
 def is_of_ray(error: Exception) -> bool:

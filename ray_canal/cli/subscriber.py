@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ray_canal.cli.answer import down_by
 from ray_canal.cli.options import (
     NAMESPACE,
     AsJson,
@@ -34,8 +35,8 @@ class Action(str, Enum):
 
 
 _WITH_ARGUMENT = {
-    Action.seek: "PLACE", Action.copy: "NEW_CLIENT_ID", Action.rename: "NEW_CLIENT_ID",
-    Action.label: "TEXT",
+    Action.seek: "a place: head, tail, earliest, latest, FILE:POSITION, a GTID set or a time",
+    Action.copy: "NEW_CLIENT_ID", Action.rename: "NEW_CLIENT_ID", Action.label: "TEXT",
 }  # fmt: skip
 
 
@@ -71,7 +72,8 @@ def subscriber(
         except ValueError:
             raise typer.BadParameter(f"{argument!r} is no client id") from None
     operation = getattr(one, action.value)
-    found = operation() if wanted is None else operation(value)
+    with down_by(config):
+        found = operation() if wanted is None else operation(value)
     if as_json:
         typer.echo(json.dumps(found or {"removed": client_id}, indent=2))
         return

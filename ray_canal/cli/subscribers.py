@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ray_canal.cli.answer import answer
+from ray_canal.cli.answer import answer, down_by
 from ray_canal.cli.options import (
     NAMESPACE,
     NOTHING,
@@ -31,7 +31,8 @@ def subscribers(
     import ray_canal as canal
     from ray_canal.render import subscriber_lines
 
-    found = canal.subscribers(destination, config=config, namespace=namespace)
+    with down_by(config):
+        found = canal.subscribers(destination, config=config, namespace=namespace)
     lines = []
     for name, records in found.items():
         lines.append(f"{name}: {'subscribers' if records else 'no subscriber'}")
@@ -52,7 +53,8 @@ def unsubscribe(
     destination starts or has failed; with --config, while it is down."""
     import ray_canal as canal
 
-    canal.unsubscribe(destination, client_id, config=config, namespace=namespace)
+    with down_by(config):
+        canal.unsubscribe(destination, client_id, config=config, namespace=namespace)
     line = f"{destination}: client {client_id} is no subscriber any more"
     answer({"removed": client_id}, line, as_json=as_json)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -11,8 +12,8 @@ from ray.exceptions import RpcError
 
 import ray_canal as canal
 from ray_canal import cli
-from ray_canal.cli.answer import answer
-from ray_canal.errors import ConfigError
+from ray_canal.cli.answer import answer, down_by
+from ray_canal.errors import ConfigError, InstanceNotFound
 
 PRINTS_JSON_LINES = {"redrive", "sink run", "decode"}
 """Without being asked, or in the format that is asked for."""
@@ -55,6 +56,13 @@ def test_exit_codes(error: BaseException, code: int, monkeypatch: pytest.MonkeyP
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == code
+
+
+def test_a_destination_that_is_down_has_its_subscribers_in_a_file() -> None:
+    for config, told in ((None, "start it, or name its file by --config"), (Path("c"), "start it")):
+        with pytest.raises(InstanceNotFound, match=told) as raised, down_by(config):
+            raise InstanceNotFound("start it")
+        assert ("--config" in str(raised.value)) is (config is None)
 
 
 def commands() -> Iterator[tuple[str, set[str]]]:
