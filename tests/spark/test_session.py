@@ -57,6 +57,16 @@ def test_settings_of_all_three_jvms() -> None:
     assert made["spark.ui.enabled"] == "true"
 
 
+def test_checkpoints_are_written_by_java_alone(spark, tmp_path: Path) -> None:
+    """Not by Hadoop's FileContext, which starts processes for each file on a local disk."""
+    jvm = spark.sparkContext._jvm
+    manager = jvm.org.apache.spark.sql.execution.streaming.CheckpointFileManager.create(
+        jvm.org.apache.hadoop.fs.Path(f"file://{tmp_path}"),
+        spark._jsparkSession.sessionState().newHadoopConf(),
+    )
+    assert manager.getClass().getSimpleName() == "FileSystemBasedCheckpointFileManager"
+
+
 def test_session_is_utc_and_one(spark) -> None:
     from ray_canal import spark as canal_spark
 
