@@ -12,6 +12,8 @@ from typing import TypeVar
 import ray
 from ray.exceptions import RayTaskError
 
+from ray_canal.malloc import keep_freed_memory
+
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -47,4 +49,5 @@ def _submitted(
 
 
 def _call(function: Callable[[S], T], item: S, _before: None) -> tuple[T, None]:
+    keep_freed_memory()  # it decodes one item after the other
     return function(item), None

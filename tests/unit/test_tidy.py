@@ -65,7 +65,7 @@ MAY_IMPORT = {
     "migration": "errors config",
     "dead_letters": "errors config model views meta",
     "redrive": "errors config model binlog schema meta views dead_letters",
-    "spark": "errors config model views actors client sinks file_parts __init__",
+    "spark": "errors malloc config model views actors client sinks file_parts __init__",
     "render": "errors config model views client offline",
     "demo": "errors config model client offline spark render __init__",
     "verify": "errors config filter model kernels types binlog views schema source offline",
