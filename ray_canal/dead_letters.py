@@ -30,7 +30,7 @@ _PLACE = ("journal_name", "position", "row")
 
 
 class GivenUp(Protocol):
-    """What is kept of a message: its Arrow batches, and where it begins."""
+    """A message as it is kept: its Arrow batches, and where it begins."""
 
     @property
     def id(self) -> int:

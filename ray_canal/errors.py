@@ -158,7 +158,7 @@ class LogRenamed(SourceError):
 
 
 UNUSABLE_CURSOR = (PositionPurged, PositionNotFound, TransactionsMissing)
-"""What one cursor may fail by while others go on."""
+"""Errors by which one cursor may fail while others go on."""
 
 
 class ServerSettingRefused(SourceError):

@@ -2,7 +2,7 @@
 
 One sum, worked out from the configuration; `status` shows it, docs/reference/limits.md explains it,
 and tests/integration/test_memory.py holds it against a transaction that is much larger. Every term
-has its limit in the code that is named beside it.
+has its limit in the code that is named next to it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ray_canal.log.segment import SEGMENT_BYTES
 from ray_canal.malloc import KEPT_BYTES
 
 PROCESS_BYTES = 128 << 20
-"""Of a process that does nothing yet: interpreter, libraries, compiled kernels (60 to 105 MiB
-measured, files that processes share not counted)."""
+"""Memory of a process that does nothing yet: interpreter, libraries, compiled kernels (60 to 105
+MiB measured, files that processes share not counted)."""
 
 _DECODING_CHUNKS = 6
 """A process that cuts and decodes has one chunk being received, two being decoded, with their
@@ -27,7 +27,7 @@ columns (destination/fetcher_thread.py), and what their rows measure."""
 _PASSING_CHUNKS = 3
 """A process that takes a chunk in and gives it out: its parts, pickled, read."""
 _READING_CHUNKS = 2
-"""Of a message with parts on disk a client holds one chunk, and the next while it comes."""
+"""Chunks of a message with parts on disk that a client holds: one, and the next while it comes."""
 
 _INT_BYTES = np.dtype(np.int64).itemsize
 _PLACED_BYTES = _INT_BYTES + 1  # LogChunk: which entries end transactions, which are visible
@@ -69,8 +69,8 @@ def limits(
     config: InstanceConfig, *, decoders: int, subscribers: int, lines: int = 1
 ) -> Limits | None:
     """Return the limits of a destination with so many subscribers and logs (one, and one more for
-    each subscriber that goes by its own dump). None: its log counts entries (ITEMSIZE), so nothing
-    limits its bytes."""
+    each subscriber that has a stream of its own). None: its log counts entries (ITEMSIZE), so
+    nothing limits its bytes."""
     if config.store.batch_mode != "MEMSIZE":
         return None
     total = Limits(PROCESS_BYTES, 0, 0)  # the store actor

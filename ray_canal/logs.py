@@ -1,4 +1,4 @@
-"""What our processes write of their life: lines of text or JSON, with the ids of pages and metrics.
+"""Logs of our processes: lines of text or JSON, with the ids of pages and metrics.
 
 Ids (`destination`, `epoch`, `client_id`) are of the task or thread that writes: everything that a
 destination's tasks log names the destination. An event of life has a name besides its text.
@@ -45,7 +45,7 @@ def tell(
     level: int = logging.INFO,
     **ids: Any,
 ) -> None:
-    """Log an event of life: its name, its text, and ids beside the task's own."""
+    """Log an event of life: its name, its text, and ids next to the task's own."""
     shown = [one_line(each) if isinstance(each, str) else each for each in values]
     logger.log(level, text, *shown, extra={"event": {"event": event, **ids}})
 

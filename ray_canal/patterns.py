@@ -19,7 +19,8 @@ import re2
 from ray_canal.errors import ConfigError
 
 PATTERN_MEMORY_BYTES = 1 << 20
-"""What RE2 may use of memory for one pattern; with more, a counted repetition takes seconds."""
+"""Bytes of memory that RE2 may use for one pattern; with more, a counted repetition takes
+seconds."""
 
 _SPAN_BYTES = 64
 _LACKS = (

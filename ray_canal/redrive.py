@@ -58,8 +58,8 @@ def redrive(
     `client_id`: only the messages that this subscriber gave up; all else stays.
 
     `schema_sql` is a file of CREATE TABLE statements, as the tables were at that time. A chunk is
-    let go of when the next one is asked for (so write what came before, durably, first); then it is
-    not given again. `keep`: none is let go of. Raises ConfigError; TableMetaMismatch where a
+    removed when the next one is asked for (so write what came before, durably, first); then it is
+    not given again. `keep`: none is removed. Raises ConfigError; TableMetaMismatch where a
     table's schema is still not known, or does not fit: that chunk and those behind it stay. A dead
     letter that can still not be decoded stays, and those behind it are given; the first one's error
     is raised at the end.
@@ -135,7 +135,7 @@ def _decoded(
             server = chunk.server
             parser = _parser(store.records(destination), chunk, Names(source.names_setting))
         data = store.quarantined_data(destination, chunk_key(chunk))
-        if data is None:  # somebody else let go of it
+        if data is None:  # somebody else removed it
             continue
         info, decoded = parser.decode_chunk(_strictly(unpack(data)))
         if info.failure is not None and _is_letter(chunk):

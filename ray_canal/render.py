@@ -168,7 +168,7 @@ def _state(record: SubscriberReport) -> str:
     if record["expired_at"]:
         return "expired"
     if record["detached"]:
-        return "own dump"
+        return "catching up"
     return "-" if record["entries_behind"] is None else "in the log"
 
 
@@ -303,7 +303,7 @@ def _write_avro(found: Iterator[list[Any]], options: Any, directory: Path) -> No
 
 
 def _file_name(table: str, version: Any, known: list[Any], ending: str) -> str:
-    """Return the name of the file for a version of a table; `known`: those it had so far."""
+    """Return the name of the file for a version of a table; a new version is added to `known`."""
     if version not in known:
         known.append(version)
     number = known.index(version) + 1

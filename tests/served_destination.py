@@ -95,7 +95,7 @@ class GatedUpstream(FusedUpstream):
             fetched = await fetch()
             if fetched.info is not None:
                 await self._gate.passed(fetched.info)
-            elif fetched.reading is not None and fetched.reading.finished:
+            elif fetched.report is not None and fetched.report.finished:
                 await asyncio.Event().wait()
             return fetched
 

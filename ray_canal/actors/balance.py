@@ -17,7 +17,7 @@ UNEVEN = 1.15
 """A node that is so much fuller than its fair part gives something away."""
 _BASE_BYTES_PER_S = 64 << 10
 _BASE_MEMORY_BYTES = 32 << 20
-"""What a destination costs that reads nothing, or of which nothing is known yet."""
+"""Cost of a destination that reads nothing, or of which nothing is known yet."""
 
 
 @dataclass(frozen=True, slots=True)

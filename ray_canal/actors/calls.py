@@ -244,7 +244,7 @@ class DestinationCalls:
 
     @staticmethod
     def _to_tell(error: RayError, payloads: list[Payload]) -> list[Any]:
-        """The chunks that the store should look for. It may let go of what is untracked."""
+        """The chunks that the store should look for. It may free what is untracked."""
         references = [each for each in payloads if isinstance(each, ray.ObjectRef)]
         return references if may_be_lost(error) else []
 

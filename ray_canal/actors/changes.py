@@ -1,4 +1,4 @@
-"""What a given configuration says otherwise than the one that destinations run with.
+"""Differences of a given configuration to the one that destinations run with.
 
 A changed configuration is applied by starting the destination over: cursors stay, batches that are
 out come again. Only where the cursors would be looked for elsewhere this is refused, since the

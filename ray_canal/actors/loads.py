@@ -1,4 +1,4 @@
-"""What each destination takes of its node, over the last minutes. Counting only."""
+"""Loads: bytes a second and memory of each destination, over the last minutes. Counting only."""
 
 from __future__ import annotations
 

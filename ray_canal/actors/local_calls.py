@@ -1,6 +1,6 @@
 """Calls of a store process over its local socket (local_server.py), for callers on its node.
 
-Whether there is a way is found out beside the first calls, which go by Ray; so do all calls of a
+Whether there is a way is found out during the first calls, which go by Ray; so do all calls of a
 process on another node, and of one that is not reached in this way.
 """
 

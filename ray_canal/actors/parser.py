@@ -36,7 +36,7 @@ class Parser(StageActor):
         return begin(self._parser, cursors, records, start, identity)
 
     def alive(self) -> None:
-        """Answer: this process is not stopped. Runs beside everything else."""
+        """Answer: this process is not stopped. Runs concurrently with everything else."""
 
     def parse(self, raw: RawChunk) -> ParsedChunk:
         """Walk one chunk. Raises CanalError only when nothing of it could be used."""

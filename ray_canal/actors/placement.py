@@ -57,7 +57,7 @@ def on_node(node: str) -> dict[str, Any]:
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
 
 
-def beside() -> dict[str, Any]:
+def on_this_node() -> dict[str, Any]:
     """Return the options of an actor that runs on the node of this process, if that takes any."""
     here = ray.get_runtime_context().get_node_id()
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=True)}

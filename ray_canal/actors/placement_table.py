@@ -158,7 +158,7 @@ def share_of(wanted: int | str, destinations: int, cpus: int) -> int:
 
 
 def share_here(wanted: int | str, names: Iterable[str], placed: Iterable[str]) -> int:
-    """`share_of` on this cluster, with these destinations beside those that have a place."""
+    """`share_of` on this cluster, with these destinations next to those that have a place."""
     cpus = int(ray.cluster_resources().get("CPU", 1))
     return share_of(wanted, len({*names, *placed}), cpus)
 

@@ -25,7 +25,8 @@ TIMEOUT_S = 60.0
 
 
 class PortActor(Protocol):
-    """What the actor's class has beside a constructor of (configuration as JSON, namespace)."""
+    """Methods of the actor's class, apart from a constructor of (configuration as JSON,
+    namespace)."""
 
     def address(self) -> str:
         """Return where it listens, as clients of the cluster reach it."""

@@ -2,8 +2,8 @@
 
 Ray starts its workers with a niceness of 15 (its setting `worker_niceness`): where a process of
 usual priority wants their CPU, they get a 28th of it. A log that has to keep pace with the server
-beside it then waits for whatever runs there, and comes back last when all restart. So our processes
-take the priority of Ray's own, where the operating system lets them (as root, or with
+next to it then waits for whatever runs there, and comes back last when all restart. So our
+processes take the priority of Ray's own, where the operating system lets them (as root, or with
 CAP_SYS_NICE). Elsewhere, and for other priorities, who starts Ray sets RAY_worker_niceness, which
 then counts; so do we (ray_settings.py).
 """

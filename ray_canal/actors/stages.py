@@ -19,8 +19,8 @@ from ray_canal.actors.placement import (
     ACTOR_CPUS,
     CONTROL_GROUP,
     HEALTH_GROUP,
-    beside,
     on_node,
+    on_this_node,
     spread,
 )
 from ray_canal.actors.registry import NAMESPACE
@@ -37,7 +37,7 @@ def fetcher(config: InstanceConfig, fused: bool) -> ActorHandle[Any]:
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(FetcherActor)
-        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **beside())
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **on_this_node())
         .remote(given.model_dump_json(), fused)
     )
     handle.remember.remote(told)
@@ -85,7 +85,7 @@ def parser(config: InstanceConfig) -> ActorHandle[Any]:
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={HEALTH_GROUP: 1})(Parser)
-        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **beside())
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **on_this_node())
         .remote(given.model_dump_json())
     )
     handle.remember.remote(told)
@@ -101,7 +101,7 @@ def transaction_buffer(
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={HEALTH_GROUP: 1})(TransactionBufferActor)
-        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **beside())
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **on_this_node())
         .remote(with_references(config, lambda _: "kept:").model_dump_json(), start, gtid_set)
     )
     let_log(handle, "transaction buffer")

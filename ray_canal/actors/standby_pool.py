@@ -1,4 +1,4 @@
-"""The standby pool: one standby (standby.py) is kept ready on each node that has destinations whose
+"""The standby pool: one standby (standby.py) waits on each node that has destinations whose
 fetchers are processes; whoever needs a fetcher takes it.
 
 This module is imported by stores, so it imports nothing that fetchers need.

@@ -41,7 +41,7 @@ class StoreActor:
         self._process = process
         self._namespace = namespace
         self._places = PlacementTable(namespace)
-        self._stores: dict[str, Destination] = {}
+        self._destinations: dict[str, Destination] = {}
         self._local = LocalServer(self.call)
         if shared:
             Starts(namespace).note(process)
@@ -61,15 +61,15 @@ class StoreActor:
             place = self._places.get(destination)
         if place is None or place.process != self._process:
             return None
-        if destination in self._stores:  # by somebody else, meanwhile
-            return self._stores[destination]
+        if destination in self._destinations:  # by somebody else, meanwhile
+            return self._destinations[destination]
         take_up_log_settings(self._namespace)
         with_ids(destination=destination)  # its tasks are begun here
         claim = self._places.claim(destination, place.owner)
         config = InstanceConfig.model_validate_json(place.instance_json)
         meta = MetaConfig.model_validate_json(place.meta_json)
         store = start_destination(config, meta, RayRuntime(place.shared), claim)
-        self._stores[destination] = store
+        self._destinations[destination] = store
         return store
 
     async def _learn(self, references: Sequence[str]) -> None:
@@ -82,7 +82,7 @@ class StoreActor:
     async def call(self, destination: str, method: str, *arguments: Any, **named: Any) -> Any:
         """Make a call of DestinationApi. Raises InstanceRestarted: the destination is not here."""
         with_ids(destination=destination)
-        store = self._stores.get(destination)
+        store = self._destinations.get(destination)
         if store is None:
             store = await self._take_up(destination)
         if store is None:
@@ -107,9 +107,9 @@ class StoreActor:
         asked every few seconds. Return what each one takes: bytes a second, bytes of memory."""
         give_up_unused()
         for destination in destinations:
-            if destination not in self._stores:
+            if destination not in self._destinations:
                 await self._take_up(destination)
-        return {name: store.load() for name, store in self._stores.items()}
+        return {name: store.load() for name, store in self._destinations.items()}
 
     async def renew(self, destination: str) -> None:
         """Stop a destination and begin it again, as its place says now."""
@@ -118,14 +118,14 @@ class StoreActor:
 
     async def drop(self, destination: str) -> None:
         """Stop a destination and forget it."""
-        store = self._stores.pop(destination, None)
+        store = self._destinations.pop(destination, None)
         if store is not None:
             await store.stop()
 
     async def stop(self) -> None:
         """Stop them all."""
         self._local.close()
-        await asyncio.gather(*(self.drop(destination) for destination in list(self._stores)))
+        await asyncio.gather(*(self.drop(destination) for destination in list(self._destinations)))
 
 
 def _load_everything() -> None:

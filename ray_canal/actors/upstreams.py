@@ -1,6 +1,6 @@
 """Upstreams of Ray's actors and tasks: a fetcher in a process of its own, and the split upstream.
 
-    fetcher.next_raw ─reading─┐
+    fetcher.next_raw ─report──┐
          raw ref ─────────────┼─> parser.parse ─ref─> decode task ─info─> buffer ─> the log
                               └──────────────────────────^    └──decoded ref──────────^
 
@@ -108,10 +108,10 @@ def _is_alive(actor: Any) -> Awaitable[object]:
     return asyncio.wrap_future(reply.future())
 
 
-def whole_call(reading: FetchReport, took_s: float) -> FetchReport:
+def whole_call(report: FetchReport, took_s: float) -> FetchReport:
     """Return the times of a call of the fetcher that took so long in all: what Ray does there to
     hand a chunk over is the fetcher's work, too."""
-    return replace(reading, busy_s=max(reading.busy_s, took_s - reading.waiting_s))
+    return replace(report, busy_s=max(report.busy_s, took_s - report.waiting_s))
 
 
 class SplitUpstream:
@@ -150,12 +150,12 @@ class SplitUpstream:
 
         async def fetched() -> Fetched:
             raw = await answer()
-            reading = raw.reading and whole_call(raw.reading, time.perf_counter() - began_s)
+            report = raw.report and whole_call(raw.report, time.perf_counter() - began_s)
             if not raw.has_chunk:
-                return Fetched(reading=reading)
+                return Fetched(report=report)
             parsed_ref = self._parser.parse.remote(raw.payload)
             info_ref, decoded_ref = self._decode.remote(raw.payload, parsed_ref, self._terms)
-            return Fetched(reading=reading, info=info_ref, payload=decoded_ref)
+            return Fetched(report=report, info=info_ref, payload=decoded_ref)
 
         return fetched
 

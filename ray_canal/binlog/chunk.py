@@ -121,7 +121,7 @@ ENTRY = np.dtype(
         ("transaction", "<i4"),  # index in ChunkInfo.gtids, -1: none
     ]
 )
-"""What the store needs of one entry; same order and count as the chunk's EVENT records."""
+"""Record of one entry, as the store needs it; same order and count as the chunk's EVENT records."""
 
 FLAVOR_MYSQL, FLAVOR_MARIADB = "mysql", "mariadb"
 

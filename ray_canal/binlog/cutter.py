@@ -36,7 +36,7 @@ from ray_canal.binlog.events import (
 from ray_canal.binlog.inflate import opened
 from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound, UnsupportedEvent
 from ray_canal.kernels.base import event_types
-from ray_canal.kernels.framing import scan as walk
+from ray_canal.kernels.framing import scan
 from ray_canal.malloc import large
 from ray_canal.model.arrays import Bytes, Int64s
 from ray_canal.model.position import BINLOG_START, utc_text
@@ -91,10 +91,10 @@ class ChunkCutter:
         self._head_position = 0
         self._head_in_transaction = False
         self._received_at = 0.0
-        self._state = np.zeros(walk.STATE_SIZE, np.int64)
-        self._state[walk.EVENT_BYTES_MAX] = event_bytes_max
-        self._state[walk.CONTIGUOUS] = contiguous
-        self._state[walk.ROWS_HEADER_BYTES] = 8
+        self._state = np.zeros(scan.STATE_SIZE, np.int64)
+        self._state[scan.EVENT_BYTES_MAX] = event_bytes_max
+        self._state[scan.CONTIGUOUS] = contiguous
+        self._state[scan.ROWS_HEADER_BYTES] = 8
         self._carry = np.zeros((256, 2), np.int64)
         self._opening: Iterator[RawChunk] = iter(())  # a chunk whose compressed events are opened
 
@@ -103,7 +103,7 @@ class ChunkCutter:
     @property
     def position(self) -> int:
         """Offset of the next event: everything before it is in chunks or whole in the buffer."""
-        return int(self._state[walk.POSITION])
+        return int(self._state[scan.POSITION])
 
     @property
     def head_position(self) -> int:
@@ -112,7 +112,7 @@ class ChunkCutter:
 
     @property
     def in_transaction(self) -> bool:
-        return bool(self._state[walk.IN_TRANSACTION])
+        return bool(self._state[scan.IN_TRANSACTION])
 
     @property
     def is_between(self) -> bool:
@@ -122,17 +122,17 @@ class ChunkCutter:
     @property
     def last_timestamp(self) -> int:
         """Header time of the last event, seconds; 0: none yet."""
-        return int(self._state[walk.TIMESTAMP])
+        return int(self._state[scan.TIMESTAMP])
 
     @property
     def pending_bytes(self) -> int:
         """Bytes of whole, scanned events that `flush` would return."""
-        return int(self._state[walk.AT]) - self._start - self._carried_bytes
+        return int(self._state[scan.AT]) - self._start - self._carried_bytes
 
     @property
     def partial_bytes(self) -> int:
         """Bytes after the last whole event (call after `next` has returned None)."""
-        return self._filled - int(self._state[walk.AT])
+        return self._filled - int(self._state[scan.AT])
 
     def begin_file(self, journal_name: str, position: int = BINLOG_START) -> None:
         """The next byte is `journal_name`'s at `position`. Nothing may be pending."""
@@ -143,7 +143,7 @@ class ChunkCutter:
 
     def discard_partial(self) -> None:
         """Forget the beginning of an event that will be sent again, from `position` on."""
-        self._filled = int(self._state[walk.AT])
+        self._filled = int(self._state[scan.AT])
 
     def set_format(self, event: bytes) -> None:
         """Learn from a FORMAT_DESCRIPTION event. Raises CorruptEvent, UnsupportedEvent;
@@ -164,7 +164,7 @@ class ChunkCutter:
         return event_types.CHECKSUM_BYTES if self.has_checksum else 0
 
     def _learn_created(self, created_s: int) -> None:
-        if self._state[walk.CONTIGUOUS] and self.created_s:
+        if self._state[scan.CONTIGUOUS] and self.created_s:
             return  # a relay log has its source's FORMAT_DESCRIPTION, too
         if self.created_s and created_s != self.created_s:
             raise PositionNotFound(
@@ -180,7 +180,7 @@ class ChunkCutter:
         """A writable view of at least `size` bytes; `commit` says how many were filled."""
         if self._filled + size > self._buffer.size:
             # Room for the whole of an event whose length is known, so that a giant one moves once.
-            event_bytes = size + int(self._state[walk.NEED_BYTES])
+            event_bytes = size + int(self._state[scan.NEED_BYTES])
             self._move(max(self.rest_bytes + _SMALL_TAIL_BYTES, event_bytes))
         return self._buffer[self._filled :]
 
@@ -222,13 +222,13 @@ class ChunkCutter:
         while True:
             limit = self._full_at
             early = limit - self.chunk_bytes // _EARLY_PART
-            code = walk.scan(self._buffer, self._filled, early, limit, state, self._carry)
-            if code == walk.MORE:
+            code = scan.scan(self._buffer, self._filled, early, limit, state, self._carry)
+            if code == scan.MORE:
                 return None
-            if code == walk.CARRY_FULL:
+            if code == scan.CARRY_FULL:
                 self._carry = np.concatenate([self._carry, np.zeros_like(self._carry)])
                 continue
-            if code not in (walk.FULL, walk.CUT) and not self.pending_bytes:
+            if code not in (scan.FULL, scan.CUT) and not self.pending_bytes:
                 self._handle(int(code))
                 continue
             piece = self._cut()
@@ -260,7 +260,7 @@ class ChunkCutter:
     def _cut(self) -> RawChunk | None:
         """Cut a chunk off; return None if its compressed events turn out empty."""
         state = self._state
-        at, start = int(state[walk.AT]), self._start
+        at, start = int(state[scan.AT]), self._start
         data = self._buffer[start:at]
         carried_bytes = self._carried_bytes
         if self._prefix:
@@ -279,8 +279,8 @@ class ChunkCutter:
                 server_version=self.server_version,
                 post_header_bytes=self.post_header_bytes,
                 received_at=self._received_at,
-                events=int(state[walk.EVENTS]),
-                gtids=int(state[walk.GTIDS]),
+                events=int(state[scan.EVENTS]),
+                gtids=int(state[scan.GTIDS]),
                 created_s=self.created_s,
                 skips=self._skips_here() if self._skips else (),
                 on_undecodable=self._on_undecodable,
@@ -288,10 +288,10 @@ class ChunkCutter:
             data=data,
         )
         self._carry_on(at)
-        state[walk.EVENTS] = state[walk.GTIDS] = 0
-        if state[walk.COMPRESSED]:
-            state[walk.COMPRESSED] = 0
-            limit = int(state[walk.EVENT_BYTES_MAX])
+        state[scan.EVENTS] = state[scan.GTIDS] = 0
+        if state[scan.COMPRESSED]:
+            state[scan.COMPRESSED] = 0
+            limit = int(state[scan.EVENT_BYTES_MAX])
             self._opening = opened(chunk, self.chunk_bytes, limit)
             return self._opened_piece()
         self._sequence += 1
@@ -305,7 +305,7 @@ class ChunkCutter:
     def _carry_on(self, at: int) -> None:
         """Start the next chunk at buffer offset `at` with what it depends on."""
         has_gtid = bool(self._carry[0, 1])
-        rows = range(0 if has_gtid else 1, 1 + int(self._state[walk.CARRY_COUNT]))
+        rows = range(0 if has_gtid else 1, 1 + int(self._state[scan.CARRY_COUNT]))
         carried = [self._carried_event(row) for row in rows]
         self._start = at
         self._carried_bytes = 0
@@ -344,31 +344,31 @@ class ChunkCutter:
         else:
             self._carry[self._carry[:, 0] >= 0, 0] -= start
         self._buffer[to : to + filled - start] = old[start:filled]
-        self._state[walk.AT] += to - start
+        self._state[scan.AT] += to - start
         self._start, self._filled = 0, to + filled - start
 
     def _mark_head(self) -> None:
         self._head_position = self.position
         self._head_in_transaction = self.in_transaction
-        self._received_at = 0.0 if self._filled == int(self._state[walk.AT]) else self._received_at
+        self._received_at = 0.0 if self._filled == int(self._state[scan.AT]) else self._received_at
 
     # ---- rare events
 
     def _handle(self, code: int) -> None:
         """Handle the event that `scan` stopped at, while no event is pending."""
         state = self._state
-        at = int(state[walk.AT])
-        if code == walk.GAP:
-            state[walk.POSITION] = state[walk.GAP_POSITION]
+        at = int(state[scan.AT])
+        if code == scan.GAP:
+            state[scan.POSITION] = state[scan.GAP_POSITION]
             self._mark_head()
             return
-        if code == walk.BACKWARD:
+        if code == scan.BACKWARD:
             raise self._corrupt("the event's end position lies before its beginning")
         length = int.from_bytes(self._buffer[at + 9 : at + 13].tobytes(), "little")
-        if code == walk.BAD_LENGTH:
+        if code == scan.BAD_LENGTH:
             raise self._corrupt(
                 f"event length {length} is not between {event_types.HEADER_BYTES} and "
-                f"{int(state[walk.EVENT_BYTES_MAX])} (source.event_bytes_max)"
+                f"{int(state[scan.EVENT_BYTES_MAX])} (source.event_bytes_max)"
             )
         event = self._buffer[at : at + length].tobytes()
         kind = event[4]
@@ -376,28 +376,28 @@ class ChunkCutter:
         # (Where a dump by GTID begins in the midst of a file, MySQL 9 sends the file's first event
         # with the position that it has there.)
         elsewhere = kind == event_types.FORMAT_DESCRIPTION and self.position != BINLOG_START
-        artificial = not state[walk.CONTIGUOUS] and (
+        artificial = not state[scan.CONTIGUOUS] and (
             log_position == 0 or bool(flags & event_types.FLAG_ARTIFICIAL) or elsewhere
         )
         # One in a file takes up room there, as any event, and its checksum is looked at as theirs.
-        is_heartbeat = not state[walk.CONTIGUOUS] and kind in _HEARTBEATS
+        is_heartbeat = not state[scan.CONTIGUOUS] and kind in _HEARTBEATS
         if is_heartbeat:
             told = parse_heartbeat(event, self.position, self._trailer)
             self.heartbeat_position = self.heartbeat_position if told is None else told
         elif kind == event_types.FORMAT_DESCRIPTION:
             self.set_format(event)
-        elif kind == event_types.MARIADB_START_ENCRYPTION and state[walk.CONTIGUOUS]:
+        elif kind == event_types.MARIADB_START_ENCRYPTION and state[scan.CONTIGUOUS]:
             raise UnsupportedEvent(
                 "the binlog file is encrypted (MariaDB START_ENCRYPTION); read it from the server, "
                 "or turn encrypt_binlog off"
             ).at(self.journal_name, self.position)
-        state[walk.AT] = at + length
+        state[scan.AT] = at + length
         if artificial or is_heartbeat:
             self._drop_event(at, length)
             if kind == event_types.ROTATE:
                 self._rotate(event)
         else:
-            state[walk.POSITION] += length
+            state[scan.POSITION] += length
 
     def _drop_event(self, at: int, length: int) -> None:
         """Take an event that belongs to no chunk out of the stream; none is pending before it."""
@@ -408,7 +408,7 @@ class ChunkCutter:
         rest = self._buffer[at + length : self._filled].copy()
         self._buffer[at : at + rest.size] = rest
         self._filled = at + rest.size
-        self._state[walk.AT] = at
+        self._state[scan.AT] = at
 
     def _rotate(self, event: bytes) -> None:
         """Go on in the file that an artificial ROTATE names: the next events are of it."""
@@ -424,11 +424,11 @@ class ChunkCutter:
         self.created_s = 0
         self.heartbeat_position = 0  # it was one of the file before
         state = self._state
-        state[walk.POSITION] = position
-        state[walk.IN_TRANSACTION] = 0
-        state[walk.CARRY_COUNT] = 0
+        state[scan.POSITION] = position
+        state[scan.IN_TRANSACTION] = 0
+        state[scan.CARRY_COUNT] = 0
         self._carry[0, 1] = 0
-        self._start = int(state[walk.AT])
+        self._start = int(state[scan.AT])
         self._carried_bytes, self._prefix = 0, []
         self._mark_head()
 
@@ -439,9 +439,9 @@ class ChunkCutter:
 def learn_format(state: Int64s, told: FormatDescription) -> None:
     """Tell the walking kernel what a FORMAT_DESCRIPTION says of the events that follow."""
     lengths = told.post_header_bytes
-    state[walk.TRAILER_BYTES] = event_types.CHECKSUM_BYTES if told.has_checksum else 0
-    state[walk.ROWS_HEADER_BYTES] = lengths[22] if len(lengths) > 22 else 8
-    state[walk.MARIADB] = told.flavor == FLAVOR_MARIADB
+    state[scan.TRAILER_BYTES] = event_types.CHECKSUM_BYTES if told.has_checksum else 0
+    state[scan.ROWS_HEADER_BYTES] = lengths[22] if len(lengths) > 22 else 8
+    state[scan.MARIADB] = told.flavor == FLAVOR_MARIADB
 
 
 def _failing(error: DecodeError) -> Iterator[RawChunk]:

@@ -29,7 +29,7 @@ from ray_canal.model.arrays import Bytes, Int64s, Records
 
 _BYTES_PER = (64, 256, 16 << 10)  # log entry, GTID, distinct table
 _RAW_BYTES_MAX = 1 << 20
-"""Of a bad event, this much is kept in the error."""
+"""Bytes of a bad event that are kept in the error."""
 
 
 @dataclass(frozen=True, slots=True)

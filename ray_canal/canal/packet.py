@@ -17,7 +17,7 @@ from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.errors import CorruptPacket
 
 Body = Message
-"""What a packet carries: one of the messages of CanalProtocol.proto."""
+"""Body of a packet: one of the messages of CanalProtocol.proto."""
 M = TypeVar("M", bound=Message)
 
 VERSION = 1

@@ -1,4 +1,4 @@
-"""What a command has done: lines for people, or JSON for programs; and what Ray has not done."""
+"""Answers of a command: lines for people, or JSON for programs; and what Ray has not done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports beside Canal's TCP one, which commands open and close: Arrow Flight and the console."""
+"""Ports next to Canal's TCP one, which commands open and close: Arrow Flight and the console."""
 
 from __future__ import annotations
 

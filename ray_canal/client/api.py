@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 _START_TIMEOUT_S = 90.0
 _COMPARE_S = 20.0
 _ANSWER_S = 15.0
-"""Who looks waits so long for a process that stands still."""
+"""Seconds that a status waits for a process that stands still."""
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -16,7 +16,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID
 
 SCHEMES = ("grpc://", "grpc+tls://")
-"""What an address of Arrow Flight begins with."""
+"""Prefixes of an address of Arrow Flight."""
 
 
 def connect(
@@ -31,7 +31,7 @@ def connect(
 ) -> Connector:
     """A blocking client of a destination. Raises InstanceNotFound.
 
-    `client_id` None: an ephemeral subscription, for who looks on. Nobody else has its id, it holds
+    `client_id` None: an ephemeral subscription, to watch. Nobody else has its id, it holds
     up nobody (policy "detach"), and it ends when the connector is closed, or half a minute after
     its process is gone.
 

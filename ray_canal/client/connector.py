@@ -41,7 +41,7 @@ _VAIN_MAX = 5
 """So many messages in a row may a loop give back because their chunks are gone; then it shows one,
 whose reader sees what is wrong."""
 UNSURE = (InstanceRestarted, MetaUnavailable)
-"""What an ack may raise that was carried out all the same."""
+"""Errors that an ack may raise although it was carried out."""
 
 logger = logging.getLogger(__name__)
 G = TypeVar("G", bound=GetRequest)

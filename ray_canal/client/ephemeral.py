@@ -1,4 +1,4 @@
-"""Ephemeral subscriptions: for who looks on and goes. Nobody else has the client id, nothing is
+"""Ephemeral subscriptions, to watch for a while. Nobody else has the client id, nothing is
 left behind: the subscription ends when the connector is closed, or soon after its process has."""
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from ray_canal.model.position import EntryPosition
 from ray_canal.model.subscription import Policy, StartWish, Subscription
 
 PIECE_BYTES = 256 << 20
-"""Of an arena, this much is in a record batch: mostly all of it, so that it need not be put
+"""Bytes of an arena that are in one record batch: mostly all of it, so that it need not be put
 together from pieces, which takes twice as long as receiving it."""
 
 _INLINE_BYTES_MAX = 64 << 10
@@ -192,7 +192,7 @@ _PLAIN = [each.name for each in fields(MessageHead) if each.name not in ("parts"
 
 
 class Call(BaseModel):
-    """What DoAction("call") is asked for."""
+    """Request of DoAction("call")."""
 
     model_config = _STRICT
 

@@ -33,7 +33,7 @@ _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
 
 @dataclass
 class _Membership:
-    """Of the cluster that `connect_ray` has joined; none while `address` is None."""
+    """State of the cluster that `connect_ray` has joined; none while `address` is None."""
 
     address: str | None = None  # "": RAY_ADDRESS, else the one that runs here
     head: str = ""

@@ -22,7 +22,7 @@ _FULL_S = 0.2
 class Reach:
     """How far a destination has read its source, and where that ended when it was last asked (None:
     not known); rows before these places stand before them. `full_s`: for how long the log has had
-    no room to go on. `detached`: the subscriber that asks reads by a dump of its own, and is not
+    no room to go on. `detached`: the subscriber that asks reads by a stream of its own, and is not
     where the destination is."""
 
     read: RowPlace

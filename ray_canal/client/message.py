@@ -1,4 +1,5 @@
-"""What one get hands out: a batch of log entries, read lazily, in Canal's view or in Arrow's.
+"""Messages: the batch of log entries that one get hands out, read lazily, in Canal's view or in
+Arrow's.
 
 A message holds references to decoded chunks, not their bytes: nothing is fetched before `entries`,
 `entry_pieces` or `batches` is asked for, and Arrow batches are views over shared memory. No Ray
@@ -43,7 +44,7 @@ ALTER = "ALTER"
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What a DDL made of a table. `arrow_schema` is that of its batches from here on; None where
+    """Change of a table by a DDL. `arrow_schema` is that of its batches from here on; None where
     the table is gone, or where its columns are not known (`problem` says why). `retyped`: columns
     that had another type.
 

@@ -1,4 +1,4 @@
-"""What a connector remembers between its calls, whether it blocks or is awaited."""
+"""The state that a connector keeps between its calls, whether it blocks or is awaited."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class ClientSession:
-    """What both connectors remember: who we are, and which epoch our batches belong to.
+    """State of either connector: who we are, and which epoch our batches belong to.
 
     `done`: the id and epoch of a batch that a loop over messages is done with; its ack goes with
     the next get. `in_hand`: the batch that the body of a loop has now.
@@ -100,7 +100,7 @@ class ClientSession:
         start: StartWish | None,
         snapshot: SnapshotStart | None = None,
     ) -> Subscription:
-        """Return what is subscribed for. Who only looks on holds up nobody."""
+        """Return what is subscribed for. An ephemeral subscription holds up nobody."""
         if self._presence is None:
             return Subscription(policy, transactions, start, snapshot=snapshot)
         return Subscription(

@@ -330,7 +330,7 @@ class TcpTransport:
         if self._is_ours and self._wire is not None:
             self._take_back(client_id)
             acked = done[0] if done is not None and done[1] == self._epoch else 0
-            self._settled(client_id, acked)  # its reader has let go of it: see below
+            self._settled(client_id, acked)  # its reader is done with it: see below
             size, timeout = request.batch_size, request.timeout
             return self._take(client_id, size, timeout, polls=True, done=acked)
         if done is not None:
@@ -339,7 +339,7 @@ class TcpTransport:
             except (InstanceRestarted, BatchNotFound):
                 pass  # as the store does it
             except (OSError, EOFError, CorruptPacket):
-                # Its reader has let go of it: that it may come again need not be told.
+                # Its reader is done with it: that it may come again need not be told.
                 self._settled(client_id, done[0])
                 raise
         head = self._take(client_id, request.batch_size, None)

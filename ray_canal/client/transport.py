@@ -28,7 +28,7 @@ from ray_canal.views.arrow import load_kernels
 
 
 class Transport(Protocol):
-    """What a connector needs."""
+    """Calls that a connector needs."""
 
     destination: str
     has_batches: bool  # whether messages have Arrow batches

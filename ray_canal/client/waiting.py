@@ -15,8 +15,8 @@ from ray_canal.destination.api import Method, Q, R
 
 
 class Waiting(Protocol):
-    """What a connector awaits. `turn`: held by a get, which says what has arrived, so that gets of
-    one connector come one after the other."""
+    """Calls that a connector awaits. `turn`: held by a get, which says what has arrived, so that
+    gets of one connector come one after the other."""
 
     turn: AbstractAsyncContextManager[Any]
 

@@ -12,7 +12,7 @@ from ray_canal.config.server import DoorConfig, RightsConfig
 
 
 class ProxyRoleConfig(RightsConfig):
-    """What visitors may do of whom the proxy says these names or groups (patterns with `*` and
+    """Roles of visitors of whom the proxy says these names or groups (patterns with `*` and
     `?`; empty: any)."""
 
     users: tuple[str, ...] = ()

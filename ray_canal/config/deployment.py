@@ -174,7 +174,7 @@ class CanalConfig(Section):
             if instance.node == HEAD or self.meta.shared:
                 continue
             where = f"destination {instance.destination}: node = {instance.node!r}"
-            if self.meta.backend in ("sqlite", "memory"):
+            if not self.meta.is_server:
                 raise ValueError(
                     f"{where} may move to another machine, which does not have its cursors "
                     f'(meta.backend = "{self.meta.backend}"): keep them in "mysql" or "redis"; or '
@@ -189,7 +189,7 @@ class CanalConfig(Section):
 
     @model_validator(mode="after")
     def _heads_share_cursors(self) -> CanalConfig:
-        if self.ray.standby and not self.meta.shared and self.meta.backend in ("sqlite", "memory"):
+        if self.ray.standby and not self.meta.shared and not self.meta.is_server:
             raise ValueError(
                 "ray.standby: another head has to find the cursors, which are in "
                 f'meta.backend = "{self.meta.backend}": keep them in "mysql" or "redis"; or say '

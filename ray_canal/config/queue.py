@@ -1,5 +1,5 @@
-"""What goes to message queues, and where they are: [sink.message], [sink.routing], [sink.kafka],
-[sink.rabbitmq], [sink.rocketmq]."""
+"""Message queues: what goes to them, and where they are: [sink.message], [sink.routing],
+[sink.kafka], [sink.rabbitmq], [sink.rocketmq]."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RegistryConfig(Section):
 
 
 class MessageConfig(Section):
-    """What messages are made of. `format`: Canal's "flat" (JSON) and "protobuf", "arrow" (an IPC
+    """Settings of messages. `format`: Canal's "flat" (JSON) and "protobuf", "arrow" (an IPC
     stream), Debezium's change events in JSON ("debezium") or "avro"; left out, it is "flat" in
     queues, and in files of JSON lines rows as `ray-canal decode` prints them.
 

@@ -25,7 +25,7 @@ class ServerTlsConfig(Section):
 
 
 class RightsConfig(Section):
-    """What somebody may do; server/access.py says what each right is.
+    """Rights of a user; server/access.py says what each right is.
 
     `destinations` are names or patterns with `*` and `?`; `client_ids` are numbers and ranges,
     `1001-1099,2000`; empty: any, but none of them is the user's own.

@@ -41,7 +41,7 @@ class SnapshotConfig(Section):
     backlog_s: float = Field(default=10.0, ge=0)
 
     @model_validator(mode="after")
-    def _hours_and_address_are_some(self) -> SnapshotConfig:
+    def _formats_are_right(self) -> SnapshotConfig:
         _ = self.minutes
         if self.signal_table and not re.fullmatch(r"[^.]+\.[^.]+", self.signal_table):
             raise ValueError(f"signal_table {self.signal_table!r}: expected schema.table")

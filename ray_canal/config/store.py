@@ -82,9 +82,14 @@ class MetaConfig(Section):
 
     @model_validator(mode="after")
     def _reachable(self) -> MetaConfig:
-        if self.backend in ("mysql", "redis") and not self.address:
+        if self.is_server and not self.address:
             raise ValueError(f'backend = "{self.backend}" needs `address`, host:port')
         return self
+
+    @property
+    def is_server(self) -> bool:
+        """Return whether it is a server, which every node reaches; else it is of one machine."""
+        return self.backend in ("mysql", "redis")
 
     @property
     def own_tables(self) -> str:

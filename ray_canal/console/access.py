@@ -1,5 +1,5 @@
-"""Who visits the console: by a session's cookie, a header with name and password, a proxy's headers
-(proxy.py), or nobody asked.
+"""Visitors of the console: known by a session's cookie, a header with name and password, a proxy's
+headers (proxy.py), or nobody asked.
 
 Users and rights are those of the TCP port (server/access.py). On the pages they are roles:
 viewer (right read), operator (right subscribe), admin.
@@ -29,7 +29,8 @@ _TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks. `csrf` must come with what changes something, unless `by_header`."""
+    """The visitor of a request. `csrf` must come with what changes something, unless
+    `by_header`."""
 
     user: User
     csrf: str

@@ -1,4 +1,4 @@
-"""What is wrong with a destination now: the table of model/conditions.py, read for the pages."""
+"""Alerts of a destination now: the table of model/conditions.py, read for the pages."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ LEFT_OUT = (
     "canal_instance_client_request_error",
     "canal_instance_client_request_latency",
 )
-"""What Canal exports and we do not."""
+"""Metrics that Canal exports and we do not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the console knows of every destination: its last status, and an hour of samples.
+"""The last known state of every destination: its last status, and an hour of samples.
 
 Each destination is asked in a thread of its own, so that one that does not answer keeps no other
 from being shown. Readers take what was answered last and never wait.
@@ -29,7 +29,7 @@ _RESTARTING = "restarting"
 
 
 class Asked(Protocol):
-    """Who is asked; a Cluster."""
+    """Calls that the collector needs; a Cluster has them."""
 
     def destinations(self) -> list[str]:
         """Return the names of the destinations that run."""
@@ -57,7 +57,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDestination:
-    """What is known of a destination. `status` is its last answer, empty before the first one;
+    """State of a destination as last seen. `status` is its last answer, empty before the first one;
     `silent_since`: when it was asked what it has not answered yet, if that is too long ago; `error`
     is the last call's failure."""
 

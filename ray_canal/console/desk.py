@@ -1,4 +1,4 @@
-"""What pages and REST share: the parts of one console, and how its calls to the cluster are made.
+"""Shared by pages and REST: the parts of one console, and how its calls to the cluster are made.
 
 A call that changes something runs in a thread with a time limit: a destination that does not answer
 costs its caller that long, and nobody else anything.

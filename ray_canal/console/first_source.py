@@ -45,7 +45,7 @@ class SourceFiles:
 
 
 class FirstSource(BaseModel):
-    """What the form asks for. `password` may be `env:NAME` or `file:PATH`."""
+    """Fields of the form. `password` may be `env:NAME` or `file:PATH`."""
 
     model_config = ConfigDict(extra="forbid")
 

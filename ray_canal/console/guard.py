@@ -1,4 +1,5 @@
-"""What every request passes first: limits of its size, its host, origin and page, and safe headers.
+"""Checks that every request passes first: limits of its size, its host, origin and page, and safe
+headers.
 
 Plain ASGI, so that streams pass unbuffered.
 """

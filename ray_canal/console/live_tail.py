@@ -25,7 +25,7 @@ from ray_canal.render import changes
 from ray_canal.views.predicate import names
 
 ROWS_MAX = 200
-"""Of a batch: what is more is counted."""
+"""Rows of a batch that are shown; those beyond are counted."""
 BYTES_MAX = 4 << 20
 """The same, of rows that are large."""
 _VALUE_CHARS_MAX = 200

@@ -1,4 +1,4 @@
-"""What the pages show of destinations, made of what the collector knows: plain records."""
+"""Plain records for the pages, made of what the collector knows of destinations."""
 
 from __future__ import annotations
 

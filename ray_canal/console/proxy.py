@@ -1,4 +1,4 @@
-"""Who a proxy says that a visitor is: OIDC's user and groups in headers, and their role here."""
+"""A visitor's identity by a proxy: OIDC's user and groups in headers, and their role here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What visitors change, for pages and REST alike: rights are looked at, the audit log is told."""
+"""Changes by visitors, for pages and REST alike: rights are checked, the audit log is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a destination's log has, as a Ray Dataset that is acked when it was worked through.
+"""The changes in a destination's log, as a Ray Dataset that is acked when it was worked through.
 
 The messages are fetched as references: read tasks map the decoded chunks where they are. On the
 store's node that copies nothing; on another one Ray fetches the chunk once.

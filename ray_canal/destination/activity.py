@@ -1,4 +1,4 @@
-"""What a destination has done in this process, counted for its status."""
+"""Counters of a destination in this process, for its status."""
 
 from __future__ import annotations
 

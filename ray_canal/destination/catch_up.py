@@ -131,7 +131,7 @@ class CatchUp:
                 name = self._config.destination
                 failure = about_subscribers(failure, name, [self._client_id])
             if str(failure) != str(self.failure):
-                logger.warning("subscriber %d by its own dump: %s", self._client_id, failure)
+                logger.warning("subscriber %d, catching up: %s", self._client_id, failure)
         if isinstance(failure, LogRenamed) and self.pipeline is not None:
             await self.pipeline.drained()
         if self.pipeline is not None:

@@ -58,7 +58,7 @@ class CatchUps:
         cannot be yet. `last_batch_id`: of its newest batch, where the log does not know it."""
         assert self._main is not None
         name = self._state.destination
-        how = "goes by a dump of its own" if failure is None else "cannot be served"
+        how = "catches up by a stream of its own" if failure is None else "cannot be served"
         logger.warning("destination %s: subscriber %d %s: %s", name, client_id, how, why)
         last_id = self._main.store.last_batch_id(client_id)
         catch_up = self.new(client_id, last_id if last_batch_id is None else last_batch_id)

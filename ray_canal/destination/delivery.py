@@ -92,7 +92,7 @@ class Delivery:
         )
 
     async def _take_back(self, request: GetRequest) -> None:
-        """Roll back what earlier gets of the caller handed out in vain."""
+        """Roll back what earlier gets of the caller handed out without success."""
         client_id, caller = request.client_id, request.caller
         pipeline = await self._lookup.of(client_id)
         self._table.refuse_replaced(client_id, request.holder)
@@ -217,7 +217,7 @@ class Delivery:
             pipeline = await self._read_back(client_id, batch_size)
 
     def _confirm_ahead(self) -> None:
-        """Begin what `_still_ours` waits for, beside the way of a chunk into the log."""
+        """Begin what `_still_ours` waits for, while a chunk is on its way into the log."""
         records, guard = self._state.records, self._state.guard
         asking = asyncio.ensure_future(records.cursors.confirm(guard.epoch, time.monotonic()))
         asking.add_done_callback(seen)
@@ -253,7 +253,7 @@ class Delivery:
                     return pipeline
 
     def _ended(self, client_id: int) -> bool:
-        """Return whether nothing more comes, for now or for ever."""
+        """Return whether nothing more comes, for now or at all."""
         supervisor = self._state.supervisor
         if self._table.is_paused(client_id) and supervisor.state != STOPPED:
             return False

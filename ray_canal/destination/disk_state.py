@@ -1,4 +1,4 @@
-"""Whether a log can go to disk now. A disk that is full gives no sign when it has room again, so it
+"""State of the disk of a log. A disk that is full gives no sign when it has room again, so it
 is tried again after a pause, for as long as it takes."""
 
 from __future__ import annotations

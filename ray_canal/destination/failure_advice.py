@@ -1,4 +1,4 @@
-"""What to do about a destination's failure, by the kind of its error."""
+"""Advice for a destination's failure, by the kind of its error."""
 
 from __future__ import annotations
 

@@ -82,14 +82,14 @@ class Fetcher:
     def next_raw(self, wait_s: float = WAIT_S) -> tuple[Fetched, RawChunk | None]:
         """Return the next raw chunk, which its caller keeps; None after `wait_s` without events."""
         chunk = self._read(wait_s)
-        return Fetched(reading=self._reading(chunk is not None)), chunk
+        return Fetched(report=self._report(chunk is not None)), chunk
 
     def next_decoded(self, wait_s: float = WAIT_S) -> tuple[Fetched, DecodedChunk | None]:
         """Return the next decoded chunk: its info, and the chunk, which its caller keeps.
 
         A small chunk is the payload of the first, and the second is None."""
-        reading, chunk = self.next_parsed(wait_s)
-        return (Fetched(reading=reading), None) if chunk is None else decoded(reading, *chunk)
+        report, chunk = self.next_parsed(wait_s)
+        return (Fetched(report=report), None) if chunk is None else decoded(report, *chunk)
 
     def next_parsed(
         self, wait_s: float = WAIT_S
@@ -97,10 +97,10 @@ class Fetcher:
         """Return the first half of `next_decoded`; `decoded` is the second, on any thread."""
         raw = self._read(wait_s)
         if raw is None:
-            return self._reading(False), None
+            return self._report(False), None
         assert self._parser is not None
         parsed = self._parser.parse(raw)
-        return self._reading(True), (raw, parsed)
+        return self._report(True), (raw, parsed)
 
     def _read(self, wait_s: float) -> RawChunk | None:
         # Not by the thread's CPU time: one that gets no CPU, as by a container's limit, has no less
@@ -113,14 +113,14 @@ class Fetcher:
             self._waiting_s += waited_s
             self._busy_s += max(time.perf_counter() - began_s - waited_s, 0.0)
 
-    def _reading(self, has_chunk: bool) -> FetchReport:
-        reading = FetchReport(has_chunk, self._source.finished, self._busy_s, self._waiting_s)
+    def _report(self, has_chunk: bool) -> FetchReport:
+        report = FetchReport(has_chunk, self._source.finished, self._busy_s, self._waiting_s)
         self._busy_s = self._waiting_s = 0.0
-        return reading
+        return report
 
     def status(self, oldest: EntryPosition | None = None) -> SourceStatus:
         """Position, lag and heartbeat times of the source, and how safe the oldest cursor is from a
-        purge. Runs beside a waiting read. While the source is away neither is known."""
+        purge. Runs during a waiting read. While the source is away neither is known."""
         status = self._source.status()
         if not status.connected:
             return status
@@ -150,11 +150,11 @@ class Fetcher:
 
 
 def decoded(
-    reading: FetchReport, raw: RawChunk, parsed: ParsedChunk
+    report: FetchReport, raw: RawChunk, parsed: ParsedChunk
 ) -> tuple[Fetched, DecodedChunk | None]:
     """Decode what `next_parsed` returned; the second half of `next_decoded`."""
     info, chunk = decode(raw, parsed)
-    info.stage_seconds.update(fetch=reading.busy_s, fetch_wait=reading.waiting_s)
+    info.stage_seconds.update(fetch=report.busy_s, fetch_wait=report.waiting_s)
     if chunk.arena.size <= SMALL_CHUNK_BYTES:
         return Fetched(info=info, payload=chunk), None
     return Fetched(info=info), chunk

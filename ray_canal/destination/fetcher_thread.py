@@ -117,16 +117,16 @@ class FetcherThread:
     def _next_decoded(self, fetcher: Fetcher) -> Fetched | Future[Fetched]:
         from ray_canal.destination.fetcher import decoded
 
-        reading, chunk = fetcher.next_parsed()
+        report, chunk = fetcher.next_parsed()
         if chunk is None:
-            return Fetched(reading=reading)
+            return Fetched(report=report)
         if chunk[0].size_bytes < _DECODER_BYTES:
             self.decoding.append(0)
-            return self._kept(*decoded(reading, *chunk))
+            return self._kept(*decoded(report, *chunk))
         self.decoding.append(chunk[0].size_bytes)
         waiting = [chunk]
         del chunk  # it goes when it is decoded, not when its columns have been kept, too
-        return self._decoders.submit(lambda: self._kept(*decoded(reading, *waiting.pop())))
+        return self._decoders.submit(lambda: self._kept(*decoded(report, *waiting.pop())))
 
     def _kept(self, fetched: Fetched, chunk: RawChunk | DecodedChunk | None) -> Fetched:
         """Add the chunk where others can read it; None: there is none, or it is there already."""

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from ray_canal.model.message import Caller
 
 _CALLERS_MAX = 64
-"""Of one subscriber; it has one, or one for each TCP server that its clients have used."""
+"""Batches of one subscriber; it has one record, or one for each TCP server that its clients have
+used."""
 
 
 class HandedOut:

@@ -78,7 +78,7 @@ class LogPipeline:
         self._full_since: float | None = None
         self.placing = asyncio.Lock()
         self.taps: list[Tap] = []
-        """Who sees each chunk before the next one comes."""
+        """Taps, which see each chunk before the next one comes."""
 
     async def open(
         self,
@@ -274,8 +274,8 @@ class LogPipeline:
         self, batch: Batch, epoch: int, timeline: int, *, untracked: bool = False
     ) -> MessageHead:
         """Return what a client gets of the batch. `untracked`: it fetches the chunks at once, so
-        their references need not be tracked; beside what is on disk, which is fetched one by one,
-        they are."""
+        their references need not be tracked; where some of it is on disk, which is fetched one by
+        one, they are."""
         untracked = untracked and not batch.on_disk
 
         def payload_of(part: MessagePart) -> Payload:

@@ -31,7 +31,7 @@ class Acking:
 
 
 class LoopAcks:
-    """What each subscriber's loop is done with and what is not durable yet. One event loop."""
+    """Acks of each subscriber's loop that are not durable yet. For one event loop."""
 
     def __init__(
         self, ack: Callable[[AckRequest], Awaitable[None]], failed: Callable[[], Awaitable[None]]

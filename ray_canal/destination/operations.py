@@ -1,4 +1,4 @@
-"""What an operator does to a subscriber of a running, starting or failed destination.
+"""Operations on a subscriber of a running, starting or failed destination.
 
 The record is written first, under the owner's epoch; the log follows at once, before any other call
 of that subscriber is served. Where there is no log, the next generation begins with the record.

@@ -180,7 +180,7 @@ class Ownership:
     async def confirm(self, epoch: int, since_s: float) -> None:
         """Return if this epoch was the destination's newest at some moment after `since_s`
         (monotonic seconds), and within the last second. Asks the backend only if no write and no
-        other call has found that out, and beside its calls where it can be asked at once. Raises
+        other call has found that out, and during its calls where it can be asked at once. Raises
         Fenced, MetaUnavailable, InstanceRestarted."""
         since_s = max(since_s, time.monotonic() - _FRESH_S)
         if self._confirmed[0] != epoch or self._confirmed[1] < since_s:

@@ -1,4 +1,4 @@
-"""What a destination needs of the ground it runs on: `Runtime` and what that makes.
+"""Ports of a destination to what it runs on: `Runtime` and what that makes.
 
 `actors/runtime.py` implements these with Ray's actors, tasks and objects, `tests/local_runtime.py`
 with threads and memory. The life of a destination knows no other ground.
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 class Fetched:
     """The next chunk on its way into the log, or none (`has_chunk`).
 
-    `reading`: the fetcher's times, unless `info` has them. `info`: the decoded chunk's, or what
+    `report`: the fetcher's times, unless `info` has them. `info`: the decoded chunk's, or what
     brings it when it is decoded; None of a raw chunk. `payload`: the chunk itself or a reference.
     """
 
-    reading: FetchReport | None = None
+    report: FetchReport | None = None
     info: ChunkInfo | Awaitable[ChunkInfo] | None = None
     payload: Payload | None = None
 
     @property
     def has_chunk(self) -> bool:
         """Return whether there is a chunk, raw or decoded."""
-        return self.info is not None or (self.reading is not None and self.reading.has_chunk)
+        return self.info is not None or (self.report is not None and self.report.has_chunk)
 
 
 Answer = Callable[[], Awaitable[Fetched]]

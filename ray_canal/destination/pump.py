@@ -135,7 +135,7 @@ class Pump:
                 await self._room(queue.qsize() + len(waiting) + 1, wait_for_room)
                 waiting.append(upstream.next())
             fetched = await waiting.pop(0)()
-            finished = fetched.reading is not None and self._finished(fetched.reading)
+            finished = fetched.report is not None and self._finished(fetched.report)
             if fetched.info is not None:
                 self._note_chunk()
                 await self._wait_for_window(queue)
@@ -158,9 +158,9 @@ class Pump:
         await wait_for_room(chunks)
         self.stages.add("store", waiting_s=time.perf_counter() - began_s)
 
-    def _finished(self, reading: FetchReport) -> bool:
-        self.stages.add("fetch", reading.busy_s, reading.waiting_s)
-        return reading.finished
+    def _finished(self, report: FetchReport) -> bool:
+        self.stages.add("fetch", report.busy_s, report.waiting_s)
+        return report.finished
 
     async def _consume(self, upstream: Upstream, queue: Queue, deliver: Deliver) -> None:
         while True:

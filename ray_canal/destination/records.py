@@ -1,4 +1,4 @@
-"""What a destination keeps in the backends of meta: its cursors and the records next to them."""
+"""Records of a destination in the backends of meta: its cursors and the records next to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a destination keeps of its schemas: the history, and tables in quarantine."""
+"""Schema records of a destination: the history, and tables in quarantine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failure of a dump means. A checksum error may be the network's or a memory's, not the
+"""Classify the failure of a dump. A checksum error may be the network's or a memory's, not the
 file's: the event is read once more, over a new connection, before the destination stops for it. And
 what a server says as it ends a dump (its log was reset, a file is gone, it cannot read it, it is
 another server now) is of the dump, not of a cursor."""

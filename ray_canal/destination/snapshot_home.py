@@ -1,4 +1,4 @@
-"""What a snapshot's run needs of its destination."""
+"""Port of a snapshot's run to its destination."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Pace:
         return (last - first) / seconds if seconds < 2 * _WINDOW_S else 0.0
 
     def refuses(self, reading: int) -> str:
-        """Return why no other range may be read now, beside so many that are; empty: one may."""
+        """Return why no other range may be read now, next to so many that are; empty: one may."""
         minutes = self._config.minutes
         if minutes is not None:
             now = time.gmtime()

@@ -90,7 +90,7 @@ class SnapshotPlacer:
         self.renamed: set[tuple[str, str]] = set()
         """Tables of the snapshot whose rows are others than before."""
         self.unacked_bytes = 0
-        """Of rows that were placed and not acked."""
+        """Return the bytes of rows that were placed and not acked."""
         self._emptied: list[PlannedRange] = []  # without a row to place, nor one behind them
 
     @property

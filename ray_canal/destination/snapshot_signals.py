@@ -19,15 +19,15 @@ logger = logging.getLogger(__name__)
 
 
 class SnapshotSignals:
-    """Of one destination."""
+    """Signals that rows of a destination's signal table give."""
 
     def __init__(self, state: DestinationState, snapshots: Snapshots) -> None:
         self._state = state
         self._snapshots = snapshots
 
-    async def note(self, chunk: LogChunk, payload: Payload) -> None:
-        """A chunk is about to go into the log: what its signals ask for is durable when this
-        returns, so before anybody acks them. Raises Fenced, MetaUnavailable."""
+    async def carry_out(self, chunk: LogChunk, payload: Payload) -> None:
+        """Carry out the signals in a chunk before it goes into the log: what they ask for is
+        durable on return, so before anybody acks them. Raises Fenced, MetaUnavailable."""
         schema, _, table = self._state.config.now.snapshot.signal_table.partition(".")
         if not table or (schema, table) not in chunk.info.tables:
             return

@@ -1,4 +1,4 @@
-"""What a destination knows of its source over time: whether it is connected, and how old its rows
+"""Contact to the source over time: whether it is connected, and how old its rows
 are, also while the source is away and nobody answers."""
 
 from __future__ import annotations

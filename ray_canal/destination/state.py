@@ -1,4 +1,5 @@
-"""What the services of one destination share: its configuration, its records and what runs now."""
+"""State that the services of one destination share: its configuration, its records and what runs
+now."""
 
 from __future__ import annotations
 

@@ -129,8 +129,8 @@ class SubscriberService:
                  client_id=client_id, action="subscribe")  # fmt: skip
 
     def _first_snapshot(self, wishes: Subscription) -> str:
-        """Return the record of a new subscriber's snapshot; empty: it gets none. Who only looks on
-        gets one if it says so."""
+        """Return the record of a new subscriber's snapshot; empty: it gets none. An
+        ephemeral one gets one if it says so."""
         source = self._state.config.now.source
         by_default = "never" if wishes.ephemeral else source.snapshot
         if (wishes.snapshot or by_default) != "initial":

@@ -31,7 +31,7 @@ async def wait_with_timeout(limit_s: float, awaited: Awaitable[T]) -> T:
     in which it goes on, before any answer can come: that time is not counted.
 
     asyncio.wait_for, before Python 3.12, forgets that it was cancelled when what it waits for ends
-    in the same moment; a loop around it then goes on for ever."""
+    in the same moment; a loop around it then never ends."""
     work = asyncio.ensure_future(awaited)
     left_s, has_slept = limit_s, False
     try:

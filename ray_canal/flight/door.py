@@ -54,7 +54,7 @@ ACTIONS = {
 
 
 class Request(BaseModel):
-    """What a call asks for. `table`: "schema.name". `wait_s`: a stream ends when nothing new has
+    """Request of a call. `table`: "schema.name". `wait_s`: a stream ends when nothing new has
     come for so long. `rows_max`: it ends after the message with this row; 0: no limit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""Who calls over Flight: a name and password with each call, or the token that they gave once.
+"""Callers over Flight: a name and password with each call, or the token that they gave once.
 
 Flight's clients send `authorization: Basic …` (RFC 7617) with a handshake, get a bearer token back
 (RFC 6750), and send that with their calls (pyarrow: `authenticate_basic_token`).

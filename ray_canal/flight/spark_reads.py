@@ -1,4 +1,4 @@
-"""What Spark's `format("ray_canal")` asks a Flight server for: rows for clusters without Ray.
+"""Calls of Spark's `format("ray_canal")` to a Flight server: rows for clusters without Ray.
 
 The same requests as in a session on Ray (spark/requests.py): three lines of text, one as an
 answer. Rows are written as Arrow streams here, and executors fetch them by name. pyspark, a part of

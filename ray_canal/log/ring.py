@@ -20,8 +20,8 @@ from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 
 SLOT_BYTES_MIN = 4096
-"""What a chunk is charged at least: a chunk of one small transaction costs that much to keep and
-refer to."""
+"""Bytes that a chunk is charged at least: a chunk of one small transaction costs that much to keep
+and refer to."""
 
 _SLOT_INDEX_BYTES = 1536
 _VIEW_INDEX_BYTES = 256

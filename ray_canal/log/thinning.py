@@ -18,7 +18,7 @@ from ray_canal.model.arrays import Bools, Int64s, Records
 from ray_canal.model.canal_types import BEGIN, END
 
 THIN_COUNT, THIN_SECONDS = 8192, 5
-"""Of empty transactions one passes after so many, or so many seconds of log time. Canal counts
+"""One empty transaction passes after so many, or so many seconds of log time. Canal counts
 BEGIN and END apart where both are dropped: then one passes after half as many."""
 
 _NONE: Int64s = np.zeros(0, np.int64)

@@ -25,7 +25,7 @@ _BEAT = 0
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who is active: its owner id, and what people call it. `released`: it has stopped."""
+    """The active head: its owner id, and what people call it. `released`: it has stopped."""
 
     owner: str
     called: str = ""

@@ -47,7 +47,7 @@ def open_schema_store(meta: MetaConfig, path: str, *, must_exist: bool = False) 
         from ray_canal.meta.schema_redis import RedisSchemaStore
 
         return RedisSchemaStore(meta)
-    if meta.backend not in ("sqlite", "memory") and not path:
+    if meta.is_server and not path:
         raise ConfigError(f"meta.backend = {meta.backend!r} has no store for schemas")
     sibling = str(Path(meta.path).with_suffix(".tsdb.db"))
     return SqliteSchemaStore(path or sibling, must_exist=must_exist)

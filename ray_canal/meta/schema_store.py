@@ -30,7 +30,9 @@ class SchemaStore(Protocol):
         """The records without their bodies."""
         ...
 
-    def append(self, destination: str, records: Sequence[SchemaRecord]) -> None: ...
+    def append(self, destination: str, records: Sequence[SchemaRecord]) -> None:
+        """Store records; one that is stored already stays as it is."""
+        ...
 
     def forget_before(self, destination: str, snapshot: SchemaRecord) -> None:
         """Forget the records of the snapshot's log that lie before it."""

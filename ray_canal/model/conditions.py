@@ -1,5 +1,5 @@
-"""What can be wrong with a destination, and what to do: one table for pages, Prometheus rules and
-notices.
+"""Conditions that can be wrong with a destination, and what to do: one table for pages, Prometheus
+rules and notices.
 
 A condition is about one metric of model/metrics.py. Pages show what is beyond its threshold now,
 Prometheus waits for `for_s` first, notices (destination/notices.py) have thresholds of their own.
@@ -20,7 +20,7 @@ Status = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a status says of a condition: its metric's value (None: there is none now), and that in
+    """A condition in a status: its metric's value (None: there is none now), and that in
     words. `subject`: the subscriber's client id, else empty. `is_on`: so, whatever the value."""
 
     value: float | None

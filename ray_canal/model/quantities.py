@@ -7,7 +7,8 @@ _SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in its largest unit: `0.4 s`, `12 s`, `3.5 min`, `2.0 d`."""
+    """Return a duration in the largest unit of which it has at least two: `0.4 s`, `12 s`, `3.5
+    min`, `2.0 d`."""
     for unit_s, name in _DURATIONS:
         if seconds >= 2 * unit_s:
             return f"{seconds / unit_s:.1f} {name}"

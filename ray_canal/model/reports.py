@@ -1,4 +1,4 @@
-"""What a destination tells of itself as plain values, by key: for `status`, `subscribers`,
+"""Reports of a destination as plain values, by key: for `status`, `subscribers`,
 `snapshot status` and the schema history, their `--json`, REST and metrics.
 
 Times are seconds since the epoch, durations (`_s`) seconds, sizes bytes. None: not known, or there
@@ -178,7 +178,7 @@ class StageReport(TypedDict):
 
 
 class RateReport(TypedDict, total=False):
-    """Of the last seconds, a second, and since the process began."""
+    """Rates of the last seconds, and sums since the process began."""
 
     bytes_per_second: float
     rows_per_second: float

@@ -1,4 +1,4 @@
-"""What entries of a snapshot say in their header's props, and the marks at its begin and end."""
+"""Header props of a snapshot's entries, and the marks at its begin and end."""
 
 from __future__ import annotations
 

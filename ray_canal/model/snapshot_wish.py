@@ -1,4 +1,4 @@
-"""What somebody asks of a snapshot for a subscriber."""
+"""Requests for a snapshot for a subscriber."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SnapshotMode = Literal["keyed", "consistent"]
 KEYED: SnapshotMode = "keyed"
 CONSISTENT: SnapshotMode = "consistent"
 SnapshotStart = Literal["initial", "never"]
-"""Whether a new subscriber gets the rows that tables hold, into its log."""
+"""When a new subscriber gets the rows that tables hold, into its log."""
 
 
 @dataclass(frozen=True, slots=True)

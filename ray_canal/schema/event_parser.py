@@ -39,7 +39,8 @@ from ray_canal.schema.table_state import session_of
 logger = logging.getLogger(__name__)
 
 _EFFECTS_WITH_COLUMNS_MAX = 100
-"""Of a statement that drops more tables (DROP DATABASE), their columns do not travel along."""
+"""Tables that a statement may drop with their columns in its chunk; with more (DROP DATABASE) they
+do not travel along."""
 
 
 class EventParser:

@@ -16,7 +16,7 @@ _CHARSETS = {4: "utf8mb4", 3: "utf8mb3", 1: "latin1"}
 """Most bytes of a character: the character set that it is taken for, where only that is known (the
 database was made before the log began)."""
 _ELEMENT_BYTES = 4
-"""Of a VECTOR, which is a VARBINARY in the rows of MariaDB."""
+"""Types of a VECTOR, which is a VARBINARY in the rows of MariaDB."""
 _FRACTIONAL = (mysql.TIME2, mysql.DATETIME2, mysql.TIMESTAMP2)
 _OLD_TEMPORAL = (mysql.TIME, mysql.DATETIME, mysql.TIMESTAMP)
 """Their TABLE_MAP does not tell the digits of fractional seconds (MariaDB has such)."""

@@ -81,7 +81,7 @@ def snapshot_record(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotHead:
-    """What a snapshot says of its server: lower_case_table_names, the GTIDs that were executed
+    """Head of a snapshot, of its server: lower_case_table_names, the GTIDs that were executed
     (empty: not known), and when the file that it is in was created (0: not known). `after_gap`:
     as CatalogSnapshot has it."""
 

@@ -51,7 +51,7 @@ class SchemaRegistry:
         self._resolved: dict[TableMap, tuple[object, TableMeta]] = {}
         self._seen: dict[Name, TableMeta] = {}  # of the last rows of each table
         self.has_asked_rows = False
-        """What rows before a statement have told was asked for, or would have been of use."""
+        """Return whether what rows tell of a table was asked for before a statement."""
         self._given: dict[Name, TableMeta] = {}
         self.use_names(Names())
 

@@ -1,4 +1,5 @@
-"""What a destination's schema records tell of one table: its versions by place, with the DDL."""
+"""The versions of one table in a destination's schema records: its versions by place, with the
+DDL."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from ray_canal.sinks.broker_link import BrokerLink, LinkError, Publish
 _METHOD, _HEADER, _BODY, _END = b"\x01", b"\x02", b"\x03", b"\xce"
 _CODE = re.compile(r"ClosedByBroker: \((\d{3})\)")
 _FRAME_BYTES = 8
-"""What a frame has besides its payload."""
+"""Bytes of a frame besides its payload."""
 _CHANNEL = 1
 _FLAGS = 0x8000 | 0x1000 | 0x0080  # content type, delivery mode, message id
 _PROPERTIES = bytes([10]) + b"text/plain" + bytes([2])  # persistent: what Canal sends

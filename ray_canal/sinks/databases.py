@@ -1,4 +1,4 @@
-"""What a mirror asks of a kind of database, and what databases do alike."""
+"""Port of a mirror to a kind of database, and what databases do alike."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Database(TargetTables, Protocol):
 
 
 class SqlDatabase:
-    """What databases do alike. `canal_table`, next to the cursors, has for each of a sink's tables
+    """Base of all databases. `canal_table`, next to the cursors, has for each of a sink's tables
     of which source's table the rows are."""
 
     _PARAMETER = "%s"

@@ -26,7 +26,7 @@ _TOLD_TEXT = 64  # characters of a value in the statistics
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaTarget:
-    """What each writer is told of the table. `touched`: the keys whose rows change."""
+    """A table, for each of its writers. `touched`: the keys whose rows change."""
 
     uri: str
     options: dict[str, str] | None

@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 File = TypeVar("File")
 
 _SHARE_ROWS, _SHARE_BYTES = 4096, 1 << 20
-"""What one more writer is worth its start for."""
+"""Bytes for which one more writer is worth its start."""
 
 
 class Spread(Protocol):

@@ -21,7 +21,7 @@ _HELD_BYTES = 256 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergTarget:
-    """What each writer is told of the table. `touched`: the keys whose rows change."""
+    """A table, for each of its writers. `touched`: the keys whose rows change."""
 
     metadata: TableMetadata
     io: FileIO

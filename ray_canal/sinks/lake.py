@@ -222,7 +222,7 @@ def place_of_change(change: TableChange, timeline: int, ordinal: int) -> RowPlac
 
 
 class LakeFollower(SchemaFollower):
-    """What a statement does to each table is left out where that table has it already: a lake has
+    """Leave out what a statement does to each table where that table has it already: a lake has
     no transaction over tables."""
 
     def __init__(self, policy: TablePolicy, lake: Lake) -> None:

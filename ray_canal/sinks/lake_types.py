@@ -13,7 +13,7 @@ from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import SinkError
 
 SOURCE_PROPERTY = "ray_canal.source"
-"""Of a table: the source's table whose rows it has."""
+"""Property of a table: the source's table whose rows it has."""
 _INTEGERS = {
     pa.int8(): pa.int32(), pa.int16(): pa.int32(), pa.uint8(): pa.int32(), pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),

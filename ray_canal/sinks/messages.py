@@ -1,4 +1,5 @@
-"""What a queue gets: changes as messages with their topics and partitions, in the chosen format."""
+"""Messages for a queue: changes as messages with their topics and partitions, in the chosen
+format."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class MySqlDatabase(SqlDatabase):
             raise SinkError(f"target: {error}", "retry" if error.retryable else "fatal") from None
         self._delete_first.clear()
         self._run(_SESSION)
-        if config.senders > 1:  # else one waits for keys that another looked for in vain
+        if config.senders > 1:  # else one waits for keys that another looked for and did not find
             self._run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         ((packet,),) = self._run("SELECT @@max_allowed_packet")
         self._bytes_max = min(_STATEMENT_BYTES_MAX, int(packet) // 2)

@@ -1,4 +1,4 @@
-"""What a target of a sink has to do, and what it is given.
+"""Port of a sink's target: what it has to do, and what it is given.
 
 A sink is a subscriber that the runner (runner.py) runs: it opens the target, takes the place up to
 which the target has everything, and hands it changes in log order, piece after piece, each followed

@@ -21,7 +21,7 @@ _GONE = -1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableWrite:
-    """What is to be done to a table: rows that go, then rows that are written. Without a `key` rows
+    """Change of a table: rows that go, then rows that are written. Without a `key` rows
     are added first, and `deletes` have all columns: each takes away one row that is like it."""
 
     source: tuple[str, str]

@@ -51,7 +51,7 @@ _ENTRY_HEAD = np.dtype(
     [("id", ">u8"), ("bytes", ">u4"), ("properties", "u1", 4), ("list", "u1"),
      ("one_text", "u1", 2), ("text", "u1")]
 )  # fmt: skip
-"""What is before a message's id: its publishing id, its size, and AMQP's list of properties, of
+"""Bytes before a message's id: its publishing id, its size, and AMQP's list of properties, of
 which the first is a text."""
 _PROPERTIES, _ONE_TEXT, _DATA = list(b"\0Ss\xc0"), list(b"\x01\xa1"), b"\0Su\xb0"
 

@@ -78,7 +78,7 @@ class ResultColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is asked of a table, and how the answer is read."""
+    """A SELECT of a table, and how its answer is read."""
 
     meta: TableMeta
     plan: DecodePlan

@@ -20,7 +20,7 @@ from ray_canal.source.catalog import Catalog
 _STATUS = "SHOW ENGINE INNODB STATUS"
 _PREPARED = re.compile(r"TRANSACTION (\d+), ACTIVE \(PREPARED\)")
 _CUT = "... truncated..."
-"""What the status says in place of transactions that were too many for it."""
+"""Text of the status in place of transactions that were too many for it."""
 _PAUSE_S = 0.005
 _LIMIT_S = 10.0
 _HIDES = {"innodb_support_xa": "OFF", "innodb_status_output_locks": "ON"}

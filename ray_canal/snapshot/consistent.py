@@ -39,7 +39,7 @@ from ray_canal.source.catalog_tables import CatalogTables
 logger = logging.getLogger(__name__)
 
 _PART_BYTES = 64 << 20
-"""What one reader reads of a large table at once."""
+"""Bytes of a large table that one reader reads at once."""
 _WAITING_CHUNKS = 4  # of each reader
 _WAIT_S = 0.1
 

@@ -1,4 +1,4 @@
-"""How many ranges may be read at once beside what else the server does.
+"""How many ranges may be read at once next to what else the server does.
 
 One more each few seconds, half as many when the server has too much to do; none: reading waits.
 Pure: readings and the time are the caller's.
@@ -15,7 +15,7 @@ _RISE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LoadReading:
-    """What a server says of itself; None: it does not say. `slower`: how many times as long a row
+    """Load of a server; None: it does not say. `slower`: how many times as long a row
     takes to read as it did at first; `backlog_s`: for how long rows that were read wait until the
     log comes to their place."""
 

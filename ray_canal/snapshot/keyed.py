@@ -63,8 +63,8 @@ class _Chunk:
 
 
 class KeyedSnapshot:
-    """Rows of tables and the changes beside them. After the last one, `position` is the place of
-    the log at which what came is what all tables hold. Close it after use."""
+    """Rows of tables and the changes that come meanwhile. After the last one, `position` is the
+    place of the log at which what came is what all tables hold. Close it after use."""
 
     def __init__(
         self, config: InstanceConfig, tables: str, chunk_bytes: int = _CHUNK_BYTES

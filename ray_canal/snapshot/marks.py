@@ -1,4 +1,5 @@
-"""What was visible before rows were read, and how far the log went after that, by server.
+"""Marks of a range: what was visible before rows were read, and how far the log went after that, by
+server.
 
 MySQL: before, the GTIDs that it has executed (without GTIDs: where its log ends, once all of it
 shows, commits.py); after, where its log ends. A place in the log alone would not do before: the log
@@ -124,7 +125,7 @@ def _replica_marks(
 
 
 class _ExecutedMarks:
-    """Of MySQL with GTIDs."""
+    """Marks of MySQL with GTIDs."""
 
     def __init__(
         self, config: SourceConfig, catalog: Catalog, ask: Ask, pending: PendingCommits | None
@@ -165,10 +166,10 @@ class _ExecutedMarks:
 
 
 class _ReplicaMarks:
-    """Of MySQL whose rows are read from a replica. What those show lies in the source's log before
-    its end of afterwards, as soon as the source has executed all that the replica had. (Where the
-    replica is none of the source but beside it, its last transaction may show a moment before the
-    replica counts it: then it comes once more, by the log.)"""
+    """Marks of MySQL whose rows are read from a replica. What those show lies in the source's log
+    before its end of afterwards, as soon as the source has executed all that the replica had.
+    (Where the replica is not one of the source but next to it, its last transaction may show a
+    moment before the replica counts it: then it comes once more, by the log.)"""
 
     def __init__(self, config: SourceConfig, rows: _ExecutedMarks, streamed: Catalog) -> None:
         self._address = config.address
@@ -198,7 +199,7 @@ class _ReplicaMarks:
 
 
 class _ViewMarks:
-    """Of MariaDB: each chunk is read in a transaction, whose place the server tells."""
+    """Marks of MariaDB: each chunk is read in a transaction, whose place the server tells."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -230,7 +231,7 @@ class _ViewMarks:
 
 
 class _PlaceMarks:
-    """Of MySQL without GTIDs."""
+    """Marks of MySQL without GTIDs."""
 
     def __init__(self, catalog: Catalog, ask: Ask, pending: PendingCommits) -> None:
         self._ask = ask

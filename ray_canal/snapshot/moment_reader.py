@@ -23,7 +23,7 @@ from ray_canal.source.connection import query
 
 
 class Part(NamedTuple):
-    """What one statement reads. `number`: of all parts of the snapshot."""
+    """Part of a snapshot that one statement reads. `number`: of all parts of the snapshot."""
 
     number: int
     table: SnapshotTable

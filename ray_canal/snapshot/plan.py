@@ -1,4 +1,4 @@
-"""What is to be read of a snapshot: its tables, and the next range of each."""
+"""Plan of a snapshot: its tables, and the next range of each."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from ray_canal.types.charset_tables import tables as charset_tables
 
 _COM_STMT_PREPARE, _COM_STMT_EXECUTE, _COM_STMT_CLOSE = 0x16, 0x17, 0x19
 _BUFFER_BYTES = 1 << 20
-"""What the processor's cache keeps: four times as much is slower."""
+"""Bytes that the processor's cache keeps: four times as much is slower."""
 _FULL = 0.75  # of the buffer: then rows are looked at
 _PAUSE_S = 0.02
 """Where nothing comes for so long, what has come is looked at: an error packet is the last one."""

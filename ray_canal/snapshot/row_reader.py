@@ -38,7 +38,7 @@ class RangeOrder:
 
 @dataclass(frozen=True, slots=True)
 class RangeRead:
-    """What was read: so many rows, whose columns take so many bytes. `low` and `high`: as of
+    """Rows that were read: so many rows, whose columns take so many bytes. `low` and `high`: as of
     log/snapshot_sequencer.py. `seconds`: how long it took."""
 
     number: int

@@ -1,4 +1,5 @@
-"""What rows of a signal table ask of snapshots: columns id, type and data, as Debezium has them."""
+"""Signals: requests for snapshots in rows of a table with columns id, type and data, as Debezium
+has them."""
 
 from __future__ import annotations
 

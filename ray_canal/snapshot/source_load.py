@@ -1,4 +1,4 @@
-"""What a server has to do, by its own word."""
+"""Load of a server, by its own counters."""
 
 from __future__ import annotations
 

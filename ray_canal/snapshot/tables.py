@@ -28,7 +28,7 @@ _KEYS = (
     " ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"
 )
 _ROW_BYTES = 100
-"""Of a table of which the server does not know it."""
+"""Value for a table of which the server does not know it."""
 
 
 @dataclass(frozen=True, slots=True)

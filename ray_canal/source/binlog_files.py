@@ -9,7 +9,7 @@ from ray_canal.errors import CorruptEvent, PositionNotFound, UnsupportedEvent
 from ray_canal.model.position import BINLOG_START, journal_key
 
 MAGIC = b"\xfebin"
-"""What a binlog file begins with (MySQL: BINLOG_MAGIC, log_event.h)."""
+"""First bytes of a binlog file (MySQL: BINLOG_MAGIC, log_event.h)."""
 _MYSQL_ENCRYPTED_MAGIC = b"\xfdbin"
 _FORMAT_EVENT_BYTES_MAX = 1 << 16
 

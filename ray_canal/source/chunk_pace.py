@@ -22,11 +22,11 @@ _BULK_PART, _BULK_LINGERS = 8, 10
 pauses: it is handed out when it is full or the stream pauses for a linger, at the latest after this
 many lingers."""
 _HURRY_BYTES_MAX = 64 << 10
-"""More than this is a stream, whose subscriber waits in vain for less than a full chunk."""
+"""A chunk of more bytes is part of a stream, which `hurry` does not make any faster."""
 
 
 class Pending(Protocol):
-    """What a ChunkCutter tells of the events that it holds."""
+    """State of the events that a ChunkCutter holds."""
 
     @property
     def pending_bytes(self) -> int:
@@ -39,8 +39,8 @@ class Pending(Protocol):
 
 
 class ChunkPace:
-    """`wake_in`, `wake_out`: the pipe for which the reader waits beside its socket. One thread
-    reads; `hurry` is called from others."""
+    """`wake_in`, `wake_out`: the pipe for which the reader waits as well as for its socket. One
+    thread reads; `hurry` is called from others."""
 
     def __init__(self, first_chunk_bytes: int, wake_in: int, wake_out: int) -> None:
         self._bulk_bytes = first_chunk_bytes // _BULK_PART

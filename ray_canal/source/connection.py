@@ -85,6 +85,7 @@ class _Connection(Connection):  # type: ignore[misc]
         return given if isinstance(given, ssl.SSLContext) else _unverified()
 
     def _process_auth(self, plugin_name: bytes, *exchange: Any) -> Any:
+        """Override PyMySQL's: refuse a password in clear text. Raises AuthenticationFailed."""
         if plugin_name in _CLEARTEXT and not is_encrypted(self):
             raise AuthenticationFailed(
                 f"MySQL at {self.host}:{self.port} asks for the password in clear text "

@@ -12,7 +12,7 @@ from pathlib import Path
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import CanalError, CorruptEvent, PositionNotFound
+from ray_canal.errors import CanalError, ConfigError, CorruptEvent, PositionNotFound
 from ray_canal.model.position import (
     BINLOG_START,
     EntryPosition,
@@ -132,7 +132,9 @@ class BinlogFiles:
         if config.start in ("position", "timestamp"):
             log = FilesLog(self._paths, config.skipped_places, config.on_undecodable)
             return configured_start(config, log)
-        return EntryPosition(self._paths[0].name)  # files are there to be read from their beginning
+        if config.start in ("earliest", "latest"):  # files are there to be read from the beginning
+            return EntryPosition(self._paths[0].name)
+        raise ConfigError(f"source.start = {config.start!r}: files cannot be read from there")
 
     def _open_file(self, position: int = BINLOG_START) -> None:
         path = self._paths[self._index]

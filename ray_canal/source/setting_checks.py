@@ -1,4 +1,4 @@
-"""What a server's settings mean for change data capture, and what to run to fix them. Pure: a
+"""Check a server's settings for change data capture, with what to run to fix them. Pure: a
 server's answers in, results out. `checks.py` asks the server."""
 
 from __future__ import annotations

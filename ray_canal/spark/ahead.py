@@ -18,7 +18,7 @@ _PUT_S = 0.1
 
 
 class Releasable(Protocol):
-    """What was written of a message."""
+    """The written form of a message."""
 
     def release(self) -> None: ...
 
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=Releasable)
 
 
 class BatchMessage(Protocol):
-    """What `run` needs of a message; `ray_canal.Message` is one."""
+    """A message, as far as `run` needs it; `ray_canal.Message` is one."""
 
     @property
     def id(self) -> int:
@@ -41,7 +41,7 @@ class BatchMessage(Protocol):
 
 
 class MessageSource(Protocol):
-    """What `run` needs of a connector; `ray_canal.Connector` is one."""
+    """A connector, as far as `run` needs it; `ray_canal.Connector` is one."""
 
     def get_without_ack(self, batch_size: int = ..., timeout: float | None = ...) -> Any: ...
 
@@ -52,8 +52,8 @@ class MessageSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is fetched: `messages` at most (None: no limit), each as by `get_without_ack`. `ahead`:
-    so many are kept ready."""
+    """Settings of fetching: `messages` at most (None: no limit), each as by `get_without_ack`.
+    `ahead`: so many wait ready."""
 
     batch_size: int
     timeout: float | None
@@ -84,7 +84,7 @@ class Ahead(Generic[T]):
         self._fetched = 0
         self._taken = 0
         self._thread: threading.Thread | None = None
-        # A get that waits for ever could not be ended: then nothing is ahead.
+        # A get without a timeout could not be ended: then nothing is ahead.
         if wanted.timeout:
             self._thread = threading.Thread(target=self._run, name="ray_canal ahead", daemon=True)
             self._thread.start()

@@ -40,7 +40,8 @@ _AGAIN_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a query reads of a subscription: `name` is `schema.table`, `schema` what Spark reads."""
+    """The table that a query reads of a subscription: `name` is `schema.table`, `schema` what Spark
+    reads."""
 
     name: str
     schema: pa.Schema

@@ -108,11 +108,11 @@ class _Side:
 
     def key(self, name: str, other: _Side | None = None) -> Column:
         """A key column; what the image lacks is as in the other one."""
-        missing = other.key(name) if other is not None else self._missing_key(name)
+        missing = other.key(name) if other is not None else self._error_without_key(name)
         has = F.coalesce(self._has(name), F.lit(False))
         return F.when(has, self._image.getField(name)).otherwise(missing)
 
-    def _missing_key(self, name: str) -> Column:
+    def _error_without_key(self, name: str) -> Column:
         text = f"an image lacks the key column {name}: give a `key` that rows always have"
         error = F.raise_error(F.lit(text)).cast(self._kinds[name].dataType)
         return F.when(self._image.isNotNull(), error)

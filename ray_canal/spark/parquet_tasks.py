@@ -26,7 +26,7 @@ from ray_canal.spark.tasks import results
 
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
-"""What Spark writes as %XX in names of folders (ExternalCatalogUtils)."""
+"""Characters that Spark writes as %XX in names of folders (ExternalCatalogUtils)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Named(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a transaction, at its end."""
+    """Outcome of a transaction, at its end."""
 
     place: RowPlace
     named: Named

@@ -17,7 +17,7 @@ _BOTH = {"table", "statements"}
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a query reads: binlog files (`paths`), or what the log of a destination holds."""
+    """Source of a query: binlog files (`paths`), or what the log of a destination holds."""
 
     table: str
     paths: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What `format("ray_canal")` asks for: the columns of a table, batch reads, streams.
+"""Requests of `format("ray_canal")`: the columns of a table, batch reads, streams.
 
 A request is a word and two texts, the answer a line. They come from the driver's own process
 (spark/door.py), or over Arrow Flight from a Spark that has nothing else of ours
@@ -172,8 +172,8 @@ class Requests:
         return ";".join([name, *places])
 
     def _log_of(self, options: ReadOptions) -> Generator[list[pa.RecordBatch], None, None]:
-        """Return what the log holds, read from aside: no cursor moves. Should the log be full of
-        it, it waits until this has ended; a dump of its own would have other rows."""
+        """Yield the batches that the log holds to an ephemeral subscriber: no cursor moves. A log
+        that is full waits until this has ended; a stream of its own would have other rows."""
         name, reach = options.destination, self._ground.reach
         with self._ground.connect(name, None) as connector:
             connector.subscribe(table_filter(options.table), start="head", policy="block")

@@ -24,7 +24,7 @@ from ray_canal.spark.source_jar import jar
 _log = logging.getLogger(__name__)
 
 _JAVA_MAJORS = frozenset({11, 17})
-"""What Spark 3.5 runs on and we have tried; 21 was not tried, 25 does not work."""
+"""Java versions that Spark 3.5 runs on and we have tried; 21 was not tried, 25 does not work."""
 
 _OPENED = (
     "java.lang",

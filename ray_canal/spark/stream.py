@@ -44,7 +44,7 @@ _RESTARTS_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a run has done so far; only acked batches count.
+    """Progress of a run; only acked batches count.
 
     `finished`: the source (binlog files) is at its end. `stopped`: a signal ended the run.
     """

@@ -28,7 +28,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What a query reads, and how."""
+    """Options of a streaming query."""
 
     destination: str
     table: str

@@ -79,7 +79,7 @@ def file_events(path: Path) -> Iterator[Framed]:
 
 
 def server_events(config: SourceConfig, journal_name: str, size_bytes: int) -> Iterator[Framed]:
-    """Yield the events of a server's file, over a dump of its own, up to `size_bytes`.
+    """Yield the events of a server's file, over a connection of its own, up to `size_bytes`.
 
     Raises SourceError kinds.
     """

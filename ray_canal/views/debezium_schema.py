@@ -36,7 +36,7 @@ class FormField:
 
 @dataclass(frozen=True)
 class TableForm:
-    """What messages of a table version look like. `topic` is PREFIX.SCHEMA.TABLE."""
+    """Schema of the messages of a table version. `topic` is PREFIX.SCHEMA.TABLE."""
 
     prefix: str
     schema: str

@@ -358,8 +358,9 @@ def _tables(
 
 
 def _gtids(chunk: DecodedChunk, before: str, blobs: Blobs) -> Int64s:
-    """Return for each transaction: header props curtGtid, curtGtidSn, curtGtidLct, and header.gtid,
-    the set with this transaction in it."""
+    """Write each transaction's GTID texts into `blobs`: header props curtGtid, curtGtidSn,
+    curtGtidLct, and header.gtid, the set with this transaction in it. Return where they lie:
+    int64[transactions, GTID_FIELDS], offset and size of each."""
     records = np.zeros((len(chunk.gtids), kernels.GTID_FIELDS), np.int64)
     for number, executed in executed_sets(chunk, before):
         gtid = chunk.gtids[number]

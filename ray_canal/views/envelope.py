@@ -21,7 +21,7 @@ from ray_canal.model.log_context import NO_CONTEXT, LogContext
 from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
 
 EVENT_TYPES = ("INSERT", "UPDATE", "DELETE", TRUNCATE, ERASE, RENAME, STATEMENT, "READ")
-"""Of rows, of whole tables (views/table_events.py), of rows that a snapshot has read."""
+"""Operations of rows, of whole tables (views/table_events.py), of rows that a snapshot has read."""
 _EVENT_TYPES = pa.array(EVENT_TYPES)
 
 _INSTANT = pa.timestamp("us", "UTC")

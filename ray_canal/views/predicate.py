@@ -202,7 +202,7 @@ class _Compiler:
             exp.DataType.Type.TIME: span,
         }  # fmt: skip
         if value.text is not None and target in literals:
-            # The text stays: beside a TIMESTAMP it is an instant.
+            # The text stays: next to a TIMESTAMP it is an instant.
             return dataclasses.replace(literals[target](value.text), text=value.text)
         if value.kind is ValueKind.NUMBER and target in (
             exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT

@@ -92,14 +92,14 @@ class SimulatedFetcher:
         await outside.pause()
         for _ in range(25):
             if self._closed:
-                return Fetched(reading=FetchReport(False, False, 0.0, 0.0))
+                return Fetched(report=FetchReport(False, False, 0.0, 0.0))
             if self.cut or not server.alive or server.life != self._life:
                 raise ConnectionLost(f"the connection to {server.address} broke")
             taken = self._take(server)
             if taken is not None:
                 return taken
             await asyncio.sleep(0.4 if outside.quiet else 0.05)
-        return Fetched(reading=FetchReport(False, False, 0.0, 0.0))
+        return Fetched(report=FetchReport(False, False, 0.0, 0.0))
 
     def _take(self, server: Server) -> Fetched | None:
         """The next chunk."""

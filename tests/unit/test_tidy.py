@@ -287,6 +287,16 @@ def test_docstrings_of_functions_begin_with_what_they_do() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_docstrings_of_modules_classes_and_constants_do_so_too() -> None:
+    wrong = [
+        f"{name_of(path)}.py:{number}: {line.strip()}"
+        for path in modules()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.match(r'\s*"""(Whether|What|Of|As|It|Who) ', line)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def _used_by_tests() -> set[str]:
     """Return our modules of which some test imports a name and uses it."""
     found: set[str] = set()

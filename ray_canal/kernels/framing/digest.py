@@ -50,8 +50,8 @@ def _labelled(number, data, start, end, lane, prime):
 
 @inlined
 def _continued(number, data, start, end, label, lane, prime):
-    """Return the polynomial after data[start:end]: eight bytes a step, none of which exceeds 63
-    bits."""
+    """Return polynomial `number` (base and prime of `lane`) extended by data[start:end], `label`
+    added to each byte: eight bytes a step, none of which exceeds 63 bits."""
     at = start
     added = label * _SUMS[lane] % prime
     while end - at >= 8:

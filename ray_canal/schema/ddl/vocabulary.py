@@ -7,7 +7,7 @@ from ray_canal.schema.ddl.words import Words
 from ray_canal.schema.names import Name
 
 CALLING_VERBS = frozenset(("CALL", "DO", "SELECT", "WITH", "HANDLER"))
-"""What changes rows through something else; which rows is not known."""
+"""Verbs that change rows through something else; which rows is not known."""
 NOT_A_TABLE = frozenset(("COLUMN", "INDEX", "KEY", "CONSTRAINT"))
 """Behind RENAME, in ALTER TABLE: another name than the table's changes."""
 _MODIFIERS = ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE")

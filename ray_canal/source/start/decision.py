@@ -20,6 +20,7 @@ from dataclasses import replace
 from ray_canal.config import SourceConfig
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
+    ConfigError,
     PositionNotFound,
     PositionPurged,
     SourceError,
@@ -168,8 +169,10 @@ class _Decision:
             return self._from_gtid_set()
         if source.start == "timestamp":
             return self._from_time(source.start_time_us, "source.timestamp")
-        self.known.refuse_absent(EntryPosition(source.journal_name, source.position))
-        return self.search.boundary(source.journal_name, source.position)
+        if source.start == "position":
+            self.known.refuse_absent(EntryPosition(source.journal_name, source.position))
+            return self.search.boundary(source.journal_name, source.position)
+        raise ConfigError(f"source.start = {source.start!r}: a server cannot be read from there")
 
     def _from_gtid_set(self) -> EntryPosition:
         """Return a position of GTIDs alone: the server finds the file, and leaves out single

@@ -20,7 +20,7 @@ from ray_canal.source.start.log_file import Log, Surroundings
 from ray_canal.source.start.search import Search
 
 _YOUNG_BYTES = 64 << 20
-"""As much of a file is read to tell two that were created in the same second."""
+"""Bytes of a file that are read to tell two that were created in the same second."""
 
 
 @dataclass(frozen=True, slots=True)

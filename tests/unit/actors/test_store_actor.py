@@ -77,7 +77,7 @@ def test_one_that_is_placed_later_is_taken_up_by_its_first_call(
         actor = await made()
         placed(tmp_path, "late", HERE)
         assert await actor.call("late", "subscribe", SUBSCRIBE)
-        assert list(actor._stores) == ["late"]
+        assert list(actor._destinations) == ["late"]
         await actor.stop()
 
     run(story())
@@ -87,9 +87,9 @@ def test_what_is_dropped_is_begun_again_by_renew(cluster: SmallCluster, tmp_path
     async def story() -> None:
         placed(tmp_path, "a", HERE)
         actor = await made()
-        before = actor._stores["a"]
+        before = actor._destinations["a"]
         await actor.renew("a")
-        assert actor._stores["a"] is not before
+        assert actor._destinations["a"] is not before
         PlacementTable("ns").remove("a")
         await actor.drop("a")
         with pytest.raises(InstanceRestarted):

@@ -58,8 +58,8 @@ async def everything(fused: bool) -> list[Fetched]:
     while (fetched := await (handle.next_decoded if fused else handle.next_raw)()()).has_chunk:
         found.append(fetched)
     fetcher.close()
-    assert fetched.reading is not None
-    assert fetched.reading.finished
+    assert fetched.report is not None
+    assert fetched.report.finished
     assert fetched.payload is None
     return found
 

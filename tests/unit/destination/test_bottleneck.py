@@ -59,9 +59,9 @@ class SplitInThreads(FusedUpstream):
         async def fetched() -> Fetched:
             raw = await answer()
             if raw.payload is None:
-                return Fetched(reading=raw.reading)
+                return Fetched(report=raw.report)
             info, payload = self._decoded(raw.payload)  # type: ignore[arg-type]
-            return Fetched(reading=raw.reading, info=info, payload=payload)
+            return Fetched(report=raw.report, info=info, payload=payload)
 
         return fetched
 

@@ -33,7 +33,7 @@ class Timers:
     def next(self) -> Callable[[], Awaitable[Fetched]]:
         async def fetched() -> Fetched:
             if not self._gaps:
-                return Fetched(reading=FetchReport(False, True, 0.0, 0.0))
+                return Fetched(report=FetchReport(False, True, 0.0, 0.0))
             await asyncio.sleep(self._gaps.pop(0))
             self.demand += 1
             self.demand_max = max(self.demand_max, self.demand)

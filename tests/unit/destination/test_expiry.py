@@ -42,7 +42,7 @@ def test_who_does_not_call_any_more_is_given_up(
                 await take(store, 8)
             assert store.state.log.pipeline is not None
             assert store.state.log.pipeline.store.held_by() in ([], [8])
-            assert "subscriber 7 goes by a dump of its own: it made no call" in caplog.text
+            assert "subscriber 7 catches up by a stream of its own: it made no call" in caplog.text
             done = await drain(store, 8)
             assert done[-1].end is not None
         async with running(tmp_path, config) as store:

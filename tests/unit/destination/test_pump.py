@@ -48,7 +48,7 @@ class Made:
         async def fetched() -> Fetched:
             await asyncio.sleep(0)
             if taken is None:
-                return Fetched(reading=FetchReport(False, True, 0.0, 0.0))
+                return Fetched(report=FetchReport(False, True, 0.0, 0.0))
             info, chunk = taken
             return Fetched(info=info, payload=chunk)
 

@@ -51,7 +51,7 @@ class World:
 
     def note(self, *tables: tuple[str, str]) -> None:
         chunk: Any = SimpleNamespace(info=SimpleNamespace(tables=set(tables)))
-        asyncio.run(self.signals.note(chunk, None))
+        asyncio.run(self.signals.carry_out(chunk, None))
 
 
 def signal(action: str, client_id: int | None = None) -> Signal:

@@ -1,4 +1,4 @@
-"""A destination without Ray: its log, its disk, its subscribers and their own dumps, in one thread.
+"""A destination without Ray: its log, its disk, its subscribers and their streams, in one thread.
 
 A schedule is a seed: which puts, gets, acks, rollbacks, subscriptions, stalls and crashes come, and
 when. `Simulation.run` raises AssertionError at the first broken promise; a schedule is replayed by
