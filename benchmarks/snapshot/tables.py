@@ -13,7 +13,7 @@ _KINDS = {
     "datetime(6)": "'2026-01-01 10:00:00.123456'", "varchar(40)": "concat('text ', n)",
 }  # fmt: skip
 _WIDE = [list(_KINDS)[n % len(_KINDS)] for n in range(59)]
-_WIDE_PART = 20  # as many rows has the narrow table
+_WIDE_PART = 4  # as many rows has the narrow table
 BUSY = "create table bench.busy (id bigint primary key, owner int, name varchar(30))"
 
 _NARROW = "create table if not exists bench.narrow (id int primary key, v int)"

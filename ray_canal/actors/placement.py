@@ -7,7 +7,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ray_canal.config.node import ANY, NodeSelector
+from ray_canal.config.node import NodeSelector
 
 # Actors wait on sockets and on each other, so they ask for no CPU and never block a decode task's
 # slot.
@@ -65,5 +65,7 @@ def on_this_node() -> dict[str, Any]:
 
 def spread(node: str) -> dict[str, Any]:
     """Return the options of actors that run on several nodes, of those that a selector's text
-    means; "": of all."""
-    return where(NodeSelector.parse(node or ANY)) | {"scheduling_strategy": "SPREAD"}
+    means; "": on the node of this process, which is known to reach the source."""
+    if not node:
+        return on_this_node()
+    return where(NodeSelector.parse(node)) | {"scheduling_strategy": "SPREAD"}

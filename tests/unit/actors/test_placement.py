@@ -29,3 +29,10 @@ def test_an_actor_of_one_node_ends_with_it() -> None:
     assert isinstance(strategy, NodeAffinitySchedulingStrategy)
     assert (strategy.node_id, strategy.soft) == ("ab" * 28, False)
     assert placement.on_node("") == placement.ON_HEAD
+
+
+def test_readers_are_spread_over_the_nodes_that_are_named() -> None:
+    assert placement.spread("any") == {"scheduling_strategy": "SPREAD"}
+    found = placement.spread("zone=a, ssd")
+    assert found["scheduling_strategy"] == "SPREAD"
+    assert (found["label_selector"], found["resources"]) == ({"zone": "a"}, {"ssd": 0.001})
