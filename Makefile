@@ -83,12 +83,13 @@ fault-standby: setup servers
 soak-fault: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/fault $(PYTEST_ARGS)
 
-## make soak-snapshot  200 snapshots on each server beside writers, restarts, kills and DDL (an hour)
+## make soak-snapshot  200 snapshots by each mode on each server beside writers, restarts, kills and DDL (two hours)
 soak-snapshot: setup servers
 	$(BIN)/python -m pytest -m soak tests/integration/test_snapshot_log.py tests/integration/test_snapshot_signals.py \
 		tests/integration/test_snapshot_cluster.py tests/integration/test_snapshot_moment.py tests/integration/test_snapshot_limits.py \
 		tests/integration/test_snapshot_torture.py $(PYTEST_ARGS)
-	for server in mysql97 mysql56 mariadb; do $(BIN)/python -m tests.snapshot_torture --server $$server || exit 1; done
+	for server in mysql97 mysql56 mariadb; do for mode in keyed consistent; do \
+		$(BIN)/python -m tests.snapshot_torture --server $$server --mode $$mode || exit 1; done; done
 
 ## make soak-tcp  1,000 clients over 20 destinations against the TCP port, figures printed (minutes)
 soak-tcp: setup

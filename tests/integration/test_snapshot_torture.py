@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ray_canal.model.snapshot_wish import CONSISTENT
 from tests import snapshot_torture
 from tests.servers import Server
 
@@ -14,6 +15,11 @@ def test_a_run_on_each_server(server: str, request: pytest.FixtureRequest) -> No
     running: Server = request.getfixturevalue(server)
     found = snapshot_torture.run(running, seed=3, calm=True)
     assert found["read"] > 300
+
+
+def test_a_run_of_one_moment(mysql97: Server) -> None:
+    found = snapshot_torture.run(mysql97, seed=3, calm=True, mode=CONSISTENT)
+    assert found["read"] > 700
 
 
 @pytest.mark.soak  # `make soak-snapshot`
