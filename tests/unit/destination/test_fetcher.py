@@ -29,6 +29,6 @@ def test_a_fetcher_that_gets_no_cpu_is_busy(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(2):
         fetched, chunk = fetcher.next_raw(0.0)
         assert chunk is None
-        assert fetched.reading is not None
-        assert fetched.reading.waiting_s == pytest.approx(0.1)
-        assert fetched.reading.busy_s >= 0.29
+        assert fetched.report is not None
+        assert fetched.report.waiting_s == pytest.approx(0.1)
+        assert fetched.report.busy_s >= 0.29

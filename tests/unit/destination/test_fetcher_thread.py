@@ -51,8 +51,8 @@ async def in_order() -> None:
         decoded_bytes += found.payload.arena.size
         places.append(found.info.head.position)
         ahead.append(upstream.next_decoded())
-    assert found.reading is not None
-    assert found.reading.finished
+    assert found.report is not None
+    assert found.report.finished
     assert len(places) > 10
     assert decoded_bytes
     assert places == sorted(set(places))
