@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hypothesis  # noqa: F401  (its plugin does so at the end else: too late where a test froze gc)
 import pytest
 
 pytest_plugins = [
