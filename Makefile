@@ -33,17 +33,20 @@ demo: setup
 	$(BIN)/ray-canal demo
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
-# Files of tests without Ray run in parallel, each worker with servers of its own. Then come three lanes side by side: they
-# wait more than they compute. What only computes has the lowest priority. A `+` shows a lane's output as it comes; that of
-# the others comes when they end.
+# Files of tests without Ray run in parallel, each worker with servers of its own. Then come two lanes side by side: tests with
+# Ray, then those with Spark and faults, which are late where another Ray starts next to them; and, with the lowest priority,
+# what only computes. A `+` shows a lane's output as it comes; that of the other comes when it ends.
 PARALLEL := tests/unit tests/golden tests/integration tests/fuzz
-LANES := test-ray test-spark-and-faults test-computing
-.PHONY: $(LANES)
+LANES := test-clusters test-computing
+.PHONY: $(LANES) test-ray test-spark-and-faults
 test: setup servers
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not soak and not benchmark and not ray' $(PARALLEL) $(PYTEST_ARGS)
-	@echo "now what needs Ray; beside it Spark and faults; beside them types, simulated schedules, MariaDB 11.8"
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync $(LANES)
+	@echo "now what needs Ray, then Spark and faults; next to them types, simulated schedules, MariaDB 11.8"
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync $(LANES)
+
+test-clusters:
+	+@$(MAKE) --no-print-directory --keep-going --jobs=1 --output-sync=none test-ray test-spark-and-faults
 
 test-ray:
 	+$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' $(PARALLEL) $(PYTEST_ARGS)
@@ -51,7 +54,7 @@ test-ray:
 
 # A folder of its own for Ray, so that nothing here finds the cluster of the lane beside it.
 test-spark-and-faults:
-	folder=$$(mktemp -d /tmp/ray.XXXXXX) && RAY_TMPDIR=$$folder \
+	+folder=$$(mktemp -d /tmp/ray.XXXXXX) && RAY_TMPDIR=$$folder \
 		$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/spark tests/fault $(PYTEST_ARGS); \
 		passed=$$?; rm -rf $$folder; exit $$passed
 

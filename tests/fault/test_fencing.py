@@ -91,7 +91,8 @@ def insert(server: Server, name: str, *ids: int) -> None:
 
 def ids(message: Any) -> list[int]:
     batches = [batch for batch in message.batches if batch.num_rows]
-    return [row["after"]["id"] for batch in batches for row in batch.to_pylist()]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return [row["after"]["id"] for row in rows if row["after"]]  # not what a DROP says
 
 
 def next_ids(connector: Any, count: int) -> list[int]:

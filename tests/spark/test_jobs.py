@@ -129,7 +129,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             *("--port", "0", "--node-ip-address", "127.0.0.1", "--num-cpus", "3"),
             *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(port)),
             *("--dashboard-agent-listen-port", str(free_port())),
-            *("--ray-client-server-port", str(free_port())),
+            *("--ray-client-server-port", "0"),  # none: it gives up a slow start, and ends all
             *("--object-store-memory", str(400 << 20), "--temp-dir", temporary),
         ],
         env=environment,
