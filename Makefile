@@ -52,7 +52,7 @@ test-ray:
 	+$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' $(PARALLEL) $(PYTEST_ARGS)
 	+$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/test_docs.py tests/test_site.py $(PYTEST_ARGS)
 
-# A folder of its own for Ray, so that nothing here finds the cluster of the lane beside it.
+# A folder of its own for Ray, so that nothing here finds a cluster of the tests before.
 test-spark-and-faults:
 	+folder=$$(mktemp -d /tmp/ray.XXXXXX) && RAY_TMPDIR=$$folder \
 		$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/spark tests/fault $(PYTEST_ARGS); \
