@@ -54,10 +54,10 @@ def let_log(stage: ActorHandle[Any], name: str) -> None:
 
 def standby(name: str, node: str) -> ActorHandle[Any]:
     """Start a standby (standby.py) on a node. It belongs to nobody, and ends by itself."""
-    from ray_canal.actors.standby import StandbyFetcher
+    from ray_canal.actors.standby import FetcherActor
 
     handle: ActorHandle[Any] = (
-        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(StandbyFetcher)
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(FetcherActor)
         .options(
             name=name,
             namespace=NAMESPACE,

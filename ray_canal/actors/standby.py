@@ -24,7 +24,7 @@ _LEASE_S = 60.0
 _CHECK_PERIOD_S = 5.0
 
 
-class StandbyFetcher(fetcher.FetcherActor):
+class FetcherActor(fetcher.FetcherActor):
     """Named so that the process is called what it becomes."""
 
     def __init__(self, name: str, node: str) -> None:

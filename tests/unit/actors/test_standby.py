@@ -28,16 +28,16 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     monkeypatch.setattr(standby, "load_everything", lambda: None)
     monkeypatch.setattr(standby, "_LEASE_S", LEASE_S)
     monkeypatch.setattr(standby, "_CHECK_PERIOD_S", 0.02)
-    name = standby.StandbyFetcher.__name__
+    name = standby.FetcherActor.__name__
     yield event
     standby_record.take(NODE)
     assert event.wait(20), "its thread ends with it"
-    standby.StandbyFetcher.__name__ = name
+    standby.FetcherActor.__name__ = name
 
 
 def test_a_free_one_lives_until_its_name_is_gone(ended: threading.Event) -> None:
     standby_record.offer(NODE, "spare-1")
-    made = standby.StandbyFetcher("spare-1", NODE)
+    made = standby.FetcherActor("spare-1", NODE)
     assert standby_record.is_ready(NODE)
     assert type(made).__name__ == "Spare"
     assert not ended.wait(2 * LEASE_S)
@@ -47,7 +47,7 @@ def test_a_free_one_lives_until_its_name_is_gone(ended: threading.Event) -> None
 
 def test_one_that_was_taken_lives_as_long_as_somebody_asks(ended: threading.Event) -> None:
     standby_record.offer(NODE, "spare-2")
-    made = standby.StandbyFetcher("spare-2", NODE)
+    made = standby.FetcherActor("spare-2", NODE)
     given, told = kept_secrets.handed_over(instance(binlog_files()[:1]))
     made.adopt(given.model_dump_json(), False, told)
     assert type(made).__name__ == "FetcherActor"
