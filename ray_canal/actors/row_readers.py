@@ -8,7 +8,7 @@ attempt void.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ray_canal.actors.log_settings import StageActor
@@ -65,9 +65,9 @@ class RangeRows(_Reading):
         is none, or it goes by value."""
         assert self._reader is not None
         pieces = self._reader.place(number, touched, place)
-        placed = None if pieces is None else [_by_value(*piece) for piece in pieces]
-        large = _besides(pieces or (), placed or ())
-        large += [None] * (count - len(large))
+        sent = [_sent(*piece) for piece in pieces or ()]
+        placed = None if pieces is None else [by_value for by_value, _ in sent]
+        large = [chunk for _, chunk in sent] + [None] * (count - len(sent))
         return (placed, *large) if count else placed
 
 
@@ -104,17 +104,11 @@ class MomentRows(_Reading):
 
     def place(self, number: int, place: LogPlace) -> tuple[PlacedRows, DecodedChunk | None]:
         """Return rows as a transaction at a place of the log."""
-        info, chunk = self._read.pop(number).at(place)
-        placed = _by_value(info, chunk)
-        return placed, None if placed.chunk is not None else chunk
+        return _sent(*self._read.pop(number).at(place))
 
 
-def _by_value(info: ChunkInfo, chunk: DecodedChunk) -> PlacedRows:
-    return PlacedRows(info, chunk if chunk.arena.size <= SMALL_CHUNK_BYTES else None)
-
-
-def _besides(
-    pieces: Sequence[tuple[ChunkInfo, DecodedChunk]], placed: Sequence[PlacedRows]
-) -> list[DecodedChunk | None]:
-    pairs = zip(pieces, placed, strict=True)
-    return [None if by_value.chunk is not None else piece[1] for piece, by_value in pairs]
+def _sent(info: ChunkInfo, chunk: DecodedChunk) -> tuple[PlacedRows, DecodedChunk | None]:
+    """Return what goes by value, and the chunk if it does not."""
+    if chunk.arena.size <= SMALL_CHUNK_BYTES:
+        return PlacedRows(info, chunk), None
+    return PlacedRows(info, None), chunk

@@ -65,10 +65,7 @@ def merge_files(
         return False
     paths, sizes = [path for path, _ in found], [size for _, size in found]
     shares = shares_of(paths, sizes, upserts, key, writers.count)
-    if len(shares) == 1:
-        written = [write_share(target, shares[0])]
-    else:
-        written = writers.spread(write_share, target, shares)
+    written = writers.write(write_share, target, shares)
     size_of, now = dict(found), int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [
         RemoveAction(path, True, now, size_of[path], {})

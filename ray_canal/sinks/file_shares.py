@@ -53,6 +53,17 @@ class Writers:
     count: int = 1
     spread: Spread = in_threads
 
+    def write(
+        self,
+        function: Callable[[Common, Piece], Answer],
+        common: Common,
+        shares: Sequence[Piece],
+    ) -> list[Answer]:
+        """Call the function for each share; a single one is written here. Raises as `Spread`."""
+        if len(shares) == 1:
+            return [function(common, shares[0])]
+        return self.spread(function, common, shares)
+
 
 ONE_WRITER = Writers()
 

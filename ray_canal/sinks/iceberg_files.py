@@ -49,10 +49,7 @@ def write_files(
     sizes = [task.file.file_size_in_bytes for task in found]
     shares = shares_of(found, sizes, upserts, key, writers.count)
     target = IcebergTarget(metadata=table.metadata, io=table.io, touched=touched)
-    if len(shares) == 1:
-        written = [write_share(target, shares[0])]
-    else:
-        written = writers.spread(write_share, target, shares)
+    written = writers.write(write_share, target, shares)
     return IcebergFiles(
         [file for each in written for file in each.removed],
         [file for each in written for file in each.added],
