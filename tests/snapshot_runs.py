@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.errors import InstanceRestarted
 from ray_canal.model.message import EMPTY_BATCH
 from ray_canal.model.snapshot_ledger import ENDED
-from ray_canal.model.snapshot_marks import SnapshotMark
+from ray_canal.model.snapshot_marks import MARK_END, SnapshotMark
 from ray_canal.model.table_event import TRUNCATE
 from tests.integration.test_snapshot_keyed import Judge
 from tests.local_destination import LocalDestination
@@ -39,6 +41,18 @@ def destination_at(server: Server, folder: Path, **more: Any) -> LocalDestinatio
 
 def chunks_of(payloads: list[Any]) -> list[Any]:
     return [each.read() if isinstance(each, OnDisk) else each for each in payloads]
+
+
+def take_from(connector: Connector, judge: Callable[[pa.RecordBatch], None]) -> int:
+    """Take a message, have its batches judged, and ack it; return how many snapshots end in it."""
+    message = connector.get_without_ack(batch_size=200, timeout=1.0)
+    if not message:
+        return 0
+    for batch in message.batches:
+        judge(batch)
+    with contextlib.suppress(InstanceRestarted):  # then it comes again
+        connector.ack(message.id)
+    return sum(mark.kind == MARK_END for mark in message.snapshot_marks)
 
 
 class Bags:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import ray
 from typer.testing import CliRunner, Result
@@ -16,9 +17,8 @@ import ray_canal as canal
 from ray_canal import cli
 from ray_canal.actors import registry
 from ray_canal.client.connector import Connector
-from ray_canal.errors import InstanceRestarted
-from ray_canal.model.snapshot_marks import MARK_END
 from tests.servers import Server
+from tests.snapshot_runs import take_from
 
 # `make soak-snapshot`
 pytestmark = [pytest.mark.usefixtures("local_ray"), pytest.mark.soak]
@@ -64,22 +64,16 @@ class Table:
 
     def take(self, connector: Connector) -> None:
         """Take a message, and ack it."""
-        message = connector.get_without_ack(batch_size=200, timeout=1.0)
-        if not message:
-            return
-        for batch in message.batches:
-            for row in batch.to_pylist():
-                if row["before"] is not None:
-                    self.rows.pop(row["before"]["id"], None)
-                if row["after"] is not None:
-                    after = row["after"]
-                    self.rows[after["id"]] = (after["name"], after.get("kind"))
-                self.read += row["event_type"] == "READ"
-        self.ended += sum(mark.kind == MARK_END for mark in message.snapshot_marks)
-        try:
-            connector.ack(message.id)
-        except InstanceRestarted:
-            return  # it comes again
+        self.ended += take_from(connector, self._apply)
+
+    def _apply(self, batch: pa.RecordBatch) -> None:
+        for row in batch.to_pylist():
+            if row["before"] is not None:
+                self.rows.pop(row["before"]["id"], None)
+            if row["after"] is not None:
+                after = row["after"]
+                self.rows[after["id"]] = (after["name"], after.get("kind"))
+            self.read += row["event_type"] == "READ"
 
 
 def held(server: Server) -> dict[int, Any]:

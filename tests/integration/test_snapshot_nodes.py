@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
 import pytest
 from ray._private.state import actors
 
@@ -15,8 +16,6 @@ import ray_canal as canal
 from ray_canal.actors.row_readers import MomentRows, RangeRows
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.connector import Connector
-from ray_canal.errors import InstanceRestarted
-from ray_canal.model.snapshot_marks import MARK_END
 from ray_canal.model.table_event import TRUNCATE
 from ray_canal.snapshot.chunks import Origin
 from ray_canal.snapshot.log_chunks import LogPlace
@@ -27,6 +26,7 @@ from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
 from tests.integration.test_snapshot import config_of
 from tests.servers import Server
+from tests.snapshot_runs import take_from
 
 NAME, CLIENT, ROWS = "spread", 7, 30_000
 PLACE = LogPlace("mysql-bin.000001", 4, 1 << 40)
@@ -120,21 +120,15 @@ class Bag:
         self.ended = 0
 
     def take(self, connector: Connector) -> None:
-        message = connector.get_without_ack(batch_size=200, timeout=1.0)
-        if not message:
-            return
-        for batch in message.batches:
-            held = self.rows[batch.schema.metadata[b"canal.table"].decode()]
-            for row in batch.to_pylist():
-                if row["event_type"] == TRUNCATE:
-                    held.clear()
-                if row["after"] is not None:
-                    held.append(tuple(row["after"].values()))
-        self.ended += sum(mark.kind == MARK_END for mark in message.snapshot_marks)
-        try:
-            connector.ack(message.id)
-        except InstanceRestarted:
-            return  # it comes again
+        self.ended += take_from(connector, self._apply)
+
+    def _apply(self, batch: pa.RecordBatch) -> None:
+        held = self.rows[batch.schema.metadata[b"canal.table"].decode()]
+        for row in batch.to_pylist():
+            if row["event_type"] == TRUNCATE:
+                held.clear()
+            if row["after"] is not None:
+                held.append(tuple(row["after"].values()))
 
 
 @pytest.mark.usefixtures("local_ray")
