@@ -35,7 +35,7 @@ demo: setup
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
 # Files of tests without Ray run in parallel, each worker with servers of its own. Then come two lanes side by side: tests with
 # Ray, then those with Spark and faults, which are late where another Ray starts next to them; and, with the lowest priority,
-# what only computes. A `+` shows a lane's output as it comes; that of the other comes when it ends.
+# what only computes. The first lane's output is shown as it comes, that of the other when it ends.
 PARALLEL := tests/unit tests/golden tests/integration tests/fuzz
 LANES := test-clusters test-computing
 .PHONY: $(LANES) test-ray test-spark-and-faults
@@ -49,12 +49,12 @@ test-clusters:
 	+@$(MAKE) --no-print-directory --keep-going --jobs=1 --output-sync=none test-ray test-spark-and-faults
 
 test-ray:
-	+$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' $(PARALLEL) $(PYTEST_ARGS)
-	+$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/test_docs.py tests/test_site.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' $(PARALLEL) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/test_docs.py tests/test_site.py $(PYTEST_ARGS)
 
 # A folder of its own for Ray, so that nothing here finds a cluster of the tests before.
 test-spark-and-faults:
-	+folder=$$(mktemp -d /tmp/ray.XXXXXX) && RAY_TMPDIR=$$folder \
+	folder=$$(mktemp -d /tmp/ray.XXXXXX) && RAY_TMPDIR=$$folder \
 		$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/spark tests/fault $(PYTEST_ARGS); \
 		passed=$$?; rm -rf $$folder; exit $$passed
 
