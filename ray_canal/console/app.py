@@ -23,7 +23,7 @@ from ray_canal.console.access import ConsoleLogins
 from ray_canal.console.audit import Audit
 from ray_canal.console.cluster import Cluster
 from ray_canal.console.collector import Collector
-from ray_canal.console.desk import Desk, LoginNeeded, known_visitor
+from ray_canal.console.context import ConsoleContext, LoginNeeded, known_visitor
 from ray_canal.console.first_source import SourceFiles
 from ray_canal.console.guard import LOCAL_HOSTS, Guard
 from ray_canal.console.live_tail import Tails
@@ -54,7 +54,7 @@ _STATUS = (
 )
 
 
-def application(desk: Desk) -> Guard:
+def application(context: ConsoleContext) -> Guard:
     """Return the application over these parts."""
     app = FastAPI(
         title="ray_canal console",
@@ -64,8 +64,8 @@ def application(desk: Desk) -> Guard:
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
     )
-    app.state.desk = desk
-    app.state.tails = Tails(desk.config.tails_max)
+    app.state.context = context
+    app.state.tails = Tails(context.config.tails_max)
     app.include_router(rest.router)
     app.include_router(rest_deployment.router)
     app.include_router(pages.router)
@@ -75,7 +75,7 @@ def application(desk: Desk) -> Guard:
     app.add_exception_handler(HTTPException, _http_failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _unexpected)
-    config = desk.config
+    config = context.config
     hosts = () if config.asks_who_comes or config.insecure else LOCAL_HOSTS
     return Guard(app, hosts, config.requests_max)
 
@@ -134,7 +134,7 @@ class Console:
         """Raises ConfigError: a secret cannot be read."""
         self._config = config
         self._collector = Collector(cluster, config.refresh_s)
-        desk = Desk(
+        context = ConsoleContext(
             config=config,
             cluster=cluster,
             collector=self._collector,
@@ -142,7 +142,7 @@ class Console:
             audit=Audit(config.audit_log),
             files=files,
         )
-        self._server = uvicorn.Server(_server_config(config, application(desk)))
+        self._server = uvicorn.Server(_server_config(config, application(context)))
         self._thread = threading.Thread(target=self._server.run, name="console", daemon=True)
 
     def start(self) -> str:

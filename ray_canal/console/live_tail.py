@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
-from ray_canal.console.desk import Desk
+from ray_canal.console.context import ConsoleContext
 from ray_canal.errors import AccessDenied, CanalError, ConsumerError
 from ray_canal.model.table_event import STATEMENT
 from ray_canal.render import changes
@@ -159,7 +159,12 @@ def _last(batch: pa.RecordBatch, most: int) -> pa.RecordBatch:
 
 
 async def tail(
-    desk: Desk, tails: Tails, destination: str, tables: str, where: str, start: str = "tail"
+    context: ConsoleContext,
+    tails: Tails,
+    destination: str,
+    tables: str,
+    where: str,
+    start: str = "tail",
 ) -> AsyncIterator[str]:
     """Yield server-sent events: `rows`, `notice`, `problem`, `end`; a comment while nothing comes.
     Beyond so many tails: a `problem` at once."""
@@ -168,7 +173,7 @@ async def tail(
     except ConsumerError as error:
         yield _event("problem", {"message": str(error)})
         return
-    reader = _Reader(desk, destination, tables, where, start)
+    reader = _Reader(context, destination, tables, where, start)
     try:
         yield "retry: 3000\n\n"
         while True:
@@ -200,9 +205,9 @@ class _Reader:
     """One tail's connector; its calls are made one after the other, in threads."""
 
     def __init__(
-        self, desk: Desk, destination: str, tables: str, where: str, start: str
+        self, context: ConsoleContext, destination: str, tables: str, where: str, start: str
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._destination = destination
         self._tables = tables
         self._where = where
@@ -217,7 +222,7 @@ class _Reader:
             if self._closed:
                 return [], 0, True
             if self._connector is None:
-                connector = self._desk.cluster.look_on(self._destination)
+                connector = self._context.cluster.look_on(self._destination)
                 connector.subscribe(self._tables, start=self._start, where=self._where or None)
                 self._connector = connector
             message = self._connector.get_without_ack(_BATCH, timeout=None)
@@ -226,7 +231,7 @@ class _Reader:
                 message = self._connector.get_without_ack(_BATCH, timeout=None)
             if not message:
                 return [], 0, message.finished
-            rows, skipped = rows_of(message, self._desk.config.hidden_columns, ROWS_MAX)
+            rows, skipped = rows_of(message, self._context.config.hidden_columns, ROWS_MAX)
             self._connector.ack(message.id)
             return rows, skipped, False
 

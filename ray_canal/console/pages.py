@@ -24,7 +24,7 @@ from ray_canal.console import text
 from ray_canal.console.access import Visitor
 from ray_canal.console.alerts import problems
 from ray_canal.console.cluster import Steer, SteerSink, SteerSnapshot
-from ray_canal.console.desk import COOKIE, FAILED_LOGIN_S, Desk, Reader, TheDesk
+from ray_canal.console.context import COOKIE, FAILED_LOGIN_S, ConsoleContext, Reader, TheContext
 from ray_canal.console.exposition import exposition
 from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.overview import limit, row, rows, stages, unfinished_first, why
@@ -112,36 +112,36 @@ async def healthz() -> PlainTextResponse:
 
 
 @router.get("/metrics")
-async def metrics(desk: TheDesk, visitor: Reader) -> PlainTextResponse:
+async def metrics(context: TheContext, visitor: Reader) -> PlainTextResponse:
     """Return the metrics of the destinations that the visitor may see, for Prometheus."""
-    every = desk.visible(visitor)
+    every = context.visible(visitor)
     sinks: dict[str, dict[str, Any]] = {}
     for known in every:
-        sinks |= desk.collector.sinks_of(known.name)
-    body = exposition(every, sinks, canal_names=desk.config.canal_metric_names)
+        sinks |= context.collector.sinks_of(known.name)
+    body = exposition(every, sinks, canal_names=context.config.canal_metric_names)
     return PlainTextResponse(body, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/")
-async def overview(request: Request, desk: TheDesk, visitor: Reader) -> Response:
+async def overview(request: Request, context: TheContext, visitor: Reader) -> Response:
     """Return the overview of all destinations."""
-    shown = rows(desk.visible(visitor))
+    shown = rows(context.visible(visitor))
     return page(
         request,
         "overview.html",
         visitor,
         rows=shown,
         wrong=[each for each in shown if each.problems],
-        error=desk.collector.error,
+        error=context.collector.error,
     )
 
 
 @router.get("/destinations/{destination}")
 async def destination(
-    request: Request, destination: str, desk: TheDesk, visitor: Reader, first: int = 0
+    request: Request, destination: str, context: TheContext, visitor: Reader, first: int = 0
 ) -> Response:
     """Return the page of one destination, with its subscribers from the `first` on."""
-    known = desk.one(visitor, destination)
+    known = context.one(visitor, destination)
     first = max(first, 0)
     return page(
         request,
@@ -155,7 +155,7 @@ async def destination(
         snapshots=unfinished_first(known.status)[:LINES_MAX],
         state=row(known).state,
         problems=problems(known),
-        sinks=desk.collector.sinks_of(destination),
+        sinks=context.collector.sinks_of(destination),
         stages=stages(known.status),
         limit=limit(known.status),
         why=why(known),
@@ -165,21 +165,21 @@ async def destination(
 
 @router.get("/destinations/{destination}/tail")
 async def tail_page(
-    request: Request, destination: str, desk: TheDesk, visitor: Reader
+    request: Request, destination: str, context: TheContext, visitor: Reader
 ) -> Response:
     """Return the page of the live tail."""
-    known = desk.one(visitor, destination)
+    known = context.one(visitor, destination)
     return page(request, "tail.html", visitor, known=known)
 
 
 @router.get("/destinations/{destination}/schemas")
 async def schemas(
-    request: Request, destination: str, desk: TheDesk, visitor: Reader, table: str = ""
+    request: Request, destination: str, context: TheContext, visitor: Reader, table: str = ""
 ) -> Response:
     """Return the page of the tables' versions."""
-    known = desk.one(visitor, destination)
-    call = desk.cluster.schema_history
-    found = await desk.call(call, destination, table, limit_s=_PAGE_LIMIT_S)
+    known = context.one(visitor, destination)
+    call = context.cluster.schema_history
+    found = await context.call(call, destination, table, limit_s=_PAGE_LIMIT_S)
     return page(
         request,
         "schemas.html",
@@ -193,26 +193,28 @@ async def schemas(
 
 @router.get("/destinations/{destination}/quarantine")
 async def quarantine(
-    request: Request, destination: str, desk: TheDesk, visitor: Reader
+    request: Request, destination: str, context: TheContext, visitor: Reader
 ) -> Response:
     """Return the page of what is in quarantine."""
-    return await _quarantine_page(request, desk, visitor, destination)
+    return await _quarantine_page(request, context, visitor, destination)
 
 
 @router.post("/destinations/{destination}/quarantine")
-async def redrive(request: Request, destination: str, desk: TheDesk, visitor: Reader) -> Response:
+async def redrive(
+    request: Request, destination: str, context: TheContext, visitor: Reader
+) -> Response:
     """Decode what is in quarantine, hand it over as a file, or remove it."""
     form = await _form(request, visitor)
     schema_sql, action = form.get("schema_sql", ""), form.get("action", "")
     if action == "release":
-        await released(desk, visitor, destination, form.get("keys", ""))
+        await released(context, visitor, destination, form.get("keys", ""))
         return RedirectResponse(f"/destinations/{quote(destination)}/quarantine", 303)
     try:
-        found = await redriven(desk, visitor, destination, schema_sql)
+        found = await redriven(context, visitor, destination, schema_sql)
     except (ConfigError, DecodeError) as error:
         told = str(error)
         return await _quarantine_page(
-            request, desk, visitor, destination, schema_sql=schema_sql, error=told
+            request, context, visitor, destination, schema_sql=schema_sql, error=told
         )
     if action == "download":
         name = f"{destination}-quarantine.jsonl"
@@ -220,13 +222,13 @@ async def redrive(request: Request, destination: str, desk: TheDesk, visitor: Re
         text = "".join(line + "\n" for line in found.lines)
         return Response(text, media_type="application/x-ndjson", headers=headers)
     return await _quarantine_page(
-        request, desk, visitor, destination, schema_sql=schema_sql, found=found
+        request, context, visitor, destination, schema_sql=schema_sql, found=found
     )
 
 
 async def _quarantine_page(
     request: Request,
-    desk: Desk,
+    context: ConsoleContext,
     visitor: Visitor,
     destination: str,
     *,
@@ -234,9 +236,9 @@ async def _quarantine_page(
     error: str = "",
     found: Decoded | None = None,
 ) -> Response:
-    known = desk.one(visitor, destination)
-    deployment = desk.cluster.deployment
-    chunks = await desk.call(
+    known = context.one(visitor, destination)
+    deployment = context.cluster.deployment
+    chunks = await context.call(
         lambda: shown_chunks(deployment(destination), destination), limit_s=_PAGE_LIMIT_S
     )
     return page(
@@ -256,39 +258,41 @@ async def _quarantine_page(
 
 
 @router.post("/destinations/{destination}/change")
-async def change(request: Request, destination: str, desk: TheDesk, visitor: Reader) -> Response:
+async def change(
+    request: Request, destination: str, context: TheContext, visitor: Reader
+) -> Response:
     """Carry out a button of the destination's page."""
     form = await _form(request, visitor)
     action = form.get("action", "")
     if action == "stop":
-        await stopped(desk, visitor, destination)
+        await stopped(context, visitor, destination)
         return RedirectResponse("/", 303)
     if action == "remove":
-        await removed(desk, visitor, destination, _client_id(form))
+        await removed(context, visitor, destination, _client_id(form))
     elif action == "filter":
-        await filtered(desk, visitor, destination, _client_id(form), form.get("tables", ""))
+        await filtered(context, visitor, destination, _client_id(form), form.get("tables", ""))
     elif action in ("pause-sink", "resume-sink"):
         which = cast(SteerSink, action.removesuffix("-sink"))
-        await sink_steered(desk, visitor, destination, form.get("sink", ""), which)
+        await sink_steered(context, visitor, destination, form.get("sink", ""), which)
     elif action in ("pause-snapshot", "resume-snapshot", "cancel-snapshot"):
         how = cast(SteerSnapshot, action.removesuffix("-snapshot"))
-        await snapshot_steered(desk, visitor, destination, _client_id(form), how)
+        await snapshot_steered(context, visitor, destination, _client_id(form), how)
     elif action in ("pause", "resume", "seek"):
         client_id, to = _client_id(form), form.get("to", "")
-        await steered(desk, visitor, destination, client_id, cast(Steer, action), to)
+        await steered(context, visitor, destination, client_id, cast(Steer, action), to)
     else:
         raise ConfigError(f"action: there is no {action[:40]!r}")
     return RedirectResponse(f"/destinations/{quote(destination)}", 303)
 
 
 @router.get("/start")
-async def start_page(request: Request, desk: TheDesk, visitor: Reader) -> Response:
+async def start_page(request: Request, context: TheContext, visitor: Reader) -> Response:
     """Return the form of the first source."""
-    return _start_page(request, desk, visitor, {})
+    return _start_page(request, context, visitor, {})
 
 
 @router.post("/start")
-async def start(request: Request, desk: TheDesk, visitor: Reader) -> Response:
+async def start(request: Request, context: TheContext, visitor: Reader) -> Response:
     """Check a source, or start it."""
     form = await _form(request, visitor)
     visitor.refuse_without("admin")
@@ -297,21 +301,21 @@ async def start(request: Request, desk: TheDesk, visitor: Reader) -> Response:
         first = FirstSource(**{key: value for key, value in given.items() if value})
         if form.get("action") == "start":
             name = first.destination
-            args = (desk.cluster, desk.files, first)
-            await desk.change(visitor, "start", name, lambda: start_first(*args))
+            args = (context.cluster, context.files, first)
+            await context.change(visitor, "start", name, lambda: start_first(*args))
             return RedirectResponse(f"/destinations/{quote(name)}", 303)
-        results = await desk.call(check_first, first)
+        results = await context.call(check_first, first)
     except ValidationError as error:
         wrong = "; ".join(f"{each['loc'][0]}: {each['msg']}" for each in error.errors())
-        return _start_page(request, desk, visitor, given, status=400, error=wrong)
+        return _start_page(request, context, visitor, given, status=400, error=wrong)
     except CanalError as error:
-        return _start_page(request, desk, visitor, given, status=400, error=str(error))
-    return _start_page(request, desk, visitor, given, results=results)
+        return _start_page(request, context, visitor, given, status=400, error=str(error))
+    return _start_page(request, context, visitor, given, results=results)
 
 
 def _start_page(
     request: Request,
-    desk: Desk,
+    context: ConsoleContext,
     visitor: Visitor,
     given: dict[str, str],
     *,
@@ -329,42 +333,42 @@ def _start_page(
         results=results,
         ready=bool(results) and all(each["ok"] or each["advisory"] for each in results or ()),
         error=error,
-        path=str(desk.files),
+        path=str(context.files),
         csrf=visitor.csrf,
     )
 
 
 @router.get("/login")
-async def login_page(request: Request, desk: TheDesk) -> Response:
+async def login_page(request: Request, context: TheContext) -> Response:
     """Return the form of name and password."""
-    if not desk.logins.asks:
+    if not context.logins.asks:
         return RedirectResponse("/", 303)
-    return page(request, "login.html", None, wrong=False, by_password=desk.logins.by_password)
+    return page(request, "login.html", None, wrong=False, by_password=context.logins.by_password)
 
 
 @router.post("/login")
-async def login(request: Request, desk: TheDesk) -> Response:
+async def login(request: Request, context: TheContext) -> Response:
     """Begin a session."""
     form = _parsed(await request.body())
     name = form.get("username", "")
-    token = desk.logins.login(name, form.get("password", ""))
+    token = context.logins.login(name, form.get("password", ""))
     if token is None:
-        desk.audit.tell(name, "failed login")
+        context.audit.tell(name, "failed login")
         await anyio.sleep(FAILED_LOGIN_S)
-        by_password = desk.logins.by_password
+        by_password = context.logins.by_password
         return page(request, "login.html", None, 401, wrong=True, by_password=by_password)
-    desk.audit.tell(name, "login")
+    context.audit.tell(name, "login")
     answer = RedirectResponse("/", 303)
-    secure = bool(desk.config.tls.cert) or request.headers.get("x-forwarded-proto") == "https"
+    secure = bool(context.config.tls.cert) or request.headers.get("x-forwarded-proto") == "https"
     answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure)
     return answer
 
 
 @router.post("/logout")
-async def logout(request: Request, desk: TheDesk, visitor: Reader) -> Response:
+async def logout(request: Request, context: TheContext, visitor: Reader) -> Response:
     """End the session."""
     await _form(request, visitor)
-    desk.logins.logout(visitor.token)
+    context.logins.logout(visitor.token)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE)
     return answer

@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 from ray_canal.console.alerts import problems
 from ray_canal.console.cluster import Steer, SteerSink, SteerSnapshot
 from ray_canal.console.collector import KnownDestination
-from ray_canal.console.desk import Changer, Reader, TheDesk
+from ray_canal.console.context import Changer, Reader, TheContext
 from ray_canal.console.first_source import FirstSource, check_first, start_first
 from ray_canal.console.live_tail import Tails, refuse_hidden, tail
 from ray_canal.console.overview import limit, why
@@ -125,19 +125,19 @@ async def me(visitor: Reader) -> dict[str, Any]:
 
 
 @router.get("/destinations")
-async def destinations(desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
+async def destinations(context: TheContext, visitor: Reader) -> list[dict[str, Any]]:
     """Each destination that runs: state, problems, status."""
-    return [described(known) for known in desk.visible(visitor)]
+    return [described(known) for known in context.visible(visitor)]
 
 
 @router.get("/destinations/{destination}")
-async def destination(destination: str, desk: TheDesk, visitor: Reader) -> dict[str, Any]:
+async def destination(destination: str, context: TheContext, visitor: Reader) -> dict[str, Any]:
     """One destination."""
-    return described(desk.one(visitor, destination))
+    return described(context.one(visitor, destination))
 
 
 @router.get("/destinations/{destination}/samples")
-async def samples(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
+async def samples(destination: str, context: TheContext, visitor: Reader) -> list[dict[str, Any]]:
     """The last hour: lag, rate and fill, every half minute."""
     return [
         {
@@ -147,35 +147,35 @@ async def samples(destination: str, desk: TheDesk, visitor: Reader) -> list[dict
             "rows_per_second": each.rows_per_s,
             "fill": each.fill,
         }
-        for each in desk.one(visitor, destination).samples
+        for each in context.one(visitor, destination).samples
     ]
 
 
 @router.get("/destinations/{destination}/schemas")
 async def schemas(
-    destination: str, desk: TheDesk, visitor: Reader, table: str = ""
+    destination: str, context: TheContext, visitor: Reader, table: str = ""
 ) -> dict[str, Any]:
     """The tables whose schemas are known, and the versions of one by place, with the DDL."""
-    desk.one(visitor, destination)
-    return dict(await desk.call(desk.cluster.schema_history, destination, table))
+    context.one(visitor, destination)
+    return dict(await context.call(context.cluster.schema_history, destination, table))
 
 
 @router.get("/destinations/{destination}/tail")
 async def tail_events(
     request: Request,
     destination: str,
-    desk: TheDesk,
+    context: TheContext,
     visitor: Reader,
     tables: str = r".*\..*",
     where: str = "",
     start: Literal["head", "tail"] = "tail",
 ) -> StreamingResponse:
     """Rows as they come, as server-sent events; `start=head`: with what the log still has."""
-    desk.one(visitor, destination)
-    refuse_hidden(where, desk.config.hidden_columns)
+    context.one(visitor, destination)
+    refuse_hidden(where, context.config.hidden_columns)
     tails: Tails = request.app.state.tails
-    desk.audit.tell(visitor.name, "look at rows", destination, tables=tables, where=where)
-    events = tail(desk, tails, destination, tables, where, start)
+    context.audit.tell(visitor.name, "look at rows", destination, tables=tables, where=where)
+    events = tail(context, tails, destination, tables, where, start)
     return StreamingResponse(events, media_type="text/event-stream")
 
 
@@ -184,7 +184,7 @@ async def rows(
     request: Request,
     destination: str,
     tables: str,
-    desk: TheDesk,
+    context: TheContext,
     visitor: Reader,
     mode: Literal["consistent", "keyed"] = "consistent",
 ) -> StreamingResponse:
@@ -192,20 +192,20 @@ async def rows(
     says at which place of the log the rows are so, or what went wrong."""
     visitor.refuse_without("subscribe", destination)
     tails: Tails = request.app.state.tails
-    desk.audit.tell(visitor.name, "read rows", destination, tables=tables)
-    config = await desk.call(desk.cluster.deployment, destination)
-    lines = read_rows(tails, config, destination, tables, mode, desk.config.hidden_columns)
-    first = await desk.call(next, lines)
+    context.audit.tell(visitor.name, "read rows", destination, tables=tables)
+    config = await context.call(context.cluster.deployment, destination)
+    lines = read_rows(tails, config, destination, tables, mode, context.config.hidden_columns)
+    first = await context.call(next, lines)
     both = itertools.chain([first], lines)
     return StreamingResponse(both, media_type="application/x-ndjson")
 
 
 @router.get("/destinations/{destination}/explain")
 async def explain(
-    destination: str, desk: TheDesk, visitor: Reader, client_id: int | None = None
+    destination: str, context: TheContext, visitor: Reader, client_id: int | None = None
 ) -> dict[str, Any]:
     """Return why nothing (more) comes, to one subscriber if named: stage, evidence, what to do."""
-    found = why(desk.one(visitor, destination), client_id)
+    found = why(context.one(visitor, destination), client_id)
     if found is None:
         raise InstanceNotRunning(f"{destination} has not answered this console yet; ask again")
     return found.as_dict()
@@ -213,62 +213,68 @@ async def explain(
 
 @router.get("/destinations/{destination}/position")
 async def position(
-    destination: str, desk: TheDesk, visitor: Reader, place: str = "latest"
+    destination: str, context: TheContext, visitor: Reader, place: str = "latest"
 ) -> dict[str, Any]:
     """Return what the source's log has at FILE:POSITION, a time, a GTID, a GTID set, earliest,
     latest."""
     visitor.refuse_without("subscribe", destination)
 
     def found() -> dict[str, Any]:
-        instance = desk.cluster.deployment(destination).destination(destination)
+        instance = context.cluster.deployment(destination).destination(destination)
         with log_of(instance) as log:
             return locate(instance.source, log, place).as_dict()
 
-    return await desk.call(found)
+    return await context.call(found)
 
 
 @router.get("/destinations/{destination}/quarantine")
-async def quarantine(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
+async def quarantine(
+    destination: str, context: TheContext, visitor: Reader
+) -> list[dict[str, Any]]:
     """Return what is in quarantine, and dead letters: place, tables, size, why."""
-    desk.one(visitor, destination)
-    return await desk.call(lambda: shown_chunks(desk.cluster.deployment(destination), destination))
+    context.one(visitor, destination)
+    return await context.call(
+        lambda: shown_chunks(context.cluster.deployment(destination), destination)
+    )
 
 
 @router.post("/destinations/{destination}/quarantine/decode")
 async def decode_quarantine(
-    destination: str, body: SchemaText, desk: TheDesk, visitor: Changer
+    destination: str, body: SchemaText, context: TheContext, visitor: Changer
 ) -> dict[str, Any]:
     """Decode what is held, with CREATE TABLE statements if need be; nothing is removed."""
-    found = await redriven(desk, visitor, destination, body.schema_sql)
+    found = await redriven(context, visitor, destination, body.schema_sql)
     changes = [json.loads(line) for line in found.lines]
     return {"changes": changes, "keys": told_keys(found.keys), "failure": found.failure or None}
 
 
 @router.post("/destinations/{destination}/quarantine/release")
 async def release_quarantine(
-    destination: str, body: Keys, desk: TheDesk, visitor: Changer
+    destination: str, body: Keys, context: TheContext, visitor: Changer
 ) -> dict[str, Any]:
     """Remove what was decoded (its `keys`): you have it."""
-    return {"released": await released(desk, visitor, destination, body.keys)}
+    return {"released": await released(context, visitor, destination, body.keys)}
 
 
 @router.get("/destinations/{destination}/sinks")
-async def sinks(destination: str, desk: TheDesk, visitor: Reader) -> dict[str, dict[str, Any]]:
+async def sinks(
+    destination: str, context: TheContext, visitor: Reader
+) -> dict[str, dict[str, Any]]:
     """The destination's sinks that run: state, rows, place, error."""
-    desk.one(visitor, destination)
-    return desk.collector.sinks_of(destination)
+    context.one(visitor, destination)
+    return context.collector.sinks_of(destination)
 
 
 @router.post("/destinations/{destination}/sinks/{name}/compact")
 async def compact_sink(
-    destination: str, name: str, body: Tidying, desk: TheDesk, visitor: Changer
+    destination: str, name: str, body: Tidying, context: TheContext, visitor: Changer
 ) -> dict[str, str]:
     """Join the small files of a lake's tables, also while the sink runs."""
     visitor.refuse_without("admin", destination)
-    refuse_unknown_sink(desk, destination, name)
+    refuse_unknown_sink(context, destination, name)
     args = (name, body.tables, body.vacuum, body.hours)
-    call = desk.cluster.compact
-    return await desk.change(
+    call = context.cluster.compact
+    return await context.change(
         visitor, "compact sink", destination, call, *args, limit_s=_LONG_LIMIT_S
     )
 
@@ -278,64 +284,66 @@ async def steer_sink(
     destination: str,
     name: str,
     action: SteerSink,
-    desk: TheDesk,
+    context: TheContext,
     visitor: Changer,
     body: PlaceBody | None = None,
 ) -> dict[str, Any]:
     """Pause a sink, let it go on, move it to a place (`to`), or stop it."""
-    await sink_steered(desk, visitor, destination, name, action, body.to if body else "")
+    await sink_steered(context, visitor, destination, name, action, body.to if body else "")
     return {action: name}
 
 
 @router.post("/destinations/{destination}/subscribers/{client_id}/snapshot/{action}")
 async def steer_snapshot(
-    destination: str, client_id: int, action: SteerSnapshot, desk: TheDesk, visitor: Changer
+    destination: str, client_id: int, action: SteerSnapshot, context: TheContext, visitor: Changer
 ) -> dict[str, Any]:
     """Pause, resume or cancel a subscriber's newest snapshot."""
-    return await snapshot_steered(desk, visitor, destination, client_id, action)
+    return await snapshot_steered(context, visitor, destination, client_id, action)
 
 
 @router.get("/destinations/{destination}/subscribers/{client_id}/snapshot")
 async def snapshot(
-    destination: str, client_id: int, desk: TheDesk, visitor: Reader
+    destination: str, client_id: int, context: TheContext, visitor: Reader
 ) -> dict[str, Any]:
     """Return how a subscriber's newest snapshot goes."""
-    desk.one(visitor, destination)
-    return dict(await desk.call(desk.cluster.snapshot, destination, client_id))
+    context.one(visitor, destination)
+    return dict(await context.call(context.cluster.snapshot, destination, client_id))
 
 
 @router.post("/destinations/{destination}/subscribers/{client_id}/snapshot")
 async def start_snapshot(
-    destination: str, client_id: int, body: SnapshotRequest, desk: TheDesk, visitor: Changer
+    destination: str, client_id: int, body: SnapshotRequest, context: TheContext, visitor: Changer
 ) -> dict[str, Any]:
     """Read the rows that tables hold now into a subscriber's log, between the changes."""
     refuse_operating(visitor, destination, client_id)
     args = (destination, client_id, body.tables, body.where, body.columns, body.id, body.mode)
-    call = desk.cluster.start_snapshot
-    return dict(await desk.change(visitor, "start snapshot", destination, call, *args))
+    call = context.cluster.start_snapshot
+    return dict(await context.change(visitor, "start snapshot", destination, call, *args))
 
 
 @router.get("/destinations/{destination}/subscribers")
-async def subscribers(destination: str, desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
+async def subscribers(
+    destination: str, context: TheContext, visitor: Reader
+) -> list[dict[str, Any]]:
     """Each subscriber: cursor, how far behind, policy, filter."""
-    return desk.one(visitor, destination).subscribers
+    return context.one(visitor, destination).subscribers
 
 
 @router.get("/destinations/{destination}/subscribers/{client_id}")
 async def show_subscriber(
-    destination: str, client_id: int, desk: TheDesk, visitor: Reader
+    destination: str, client_id: int, context: TheContext, visitor: Reader
 ) -> dict[str, Any]:
     """One subscriber, as its destination knows it now."""
-    desk.one(visitor, destination)
-    return dict(await desk.call(desk.cluster.subscriber, destination, client_id))
+    context.one(visitor, destination)
+    return dict(await context.call(context.cluster.subscriber, destination, client_id))
 
 
 @router.delete("/destinations/{destination}/subscribers/{client_id}")
 async def remove_subscriber(
-    destination: str, client_id: int, desk: TheDesk, visitor: Changer
+    destination: str, client_id: int, context: TheContext, visitor: Changer
 ) -> dict[str, Any]:
     """Remove a subscriber and its cursor."""
-    await removed(desk, visitor, destination, client_id)
+    await removed(context, visitor, destination, client_id)
     return {"removed": client_id}
 
 
@@ -344,58 +352,58 @@ async def steer(
     destination: str,
     client_id: int,
     action: Steer,
-    desk: TheDesk,
+    context: TheContext,
     visitor: Changer,
     body: PlaceBody | None = None,
 ) -> dict[str, Any]:
     """Pause a subscriber, let it go on, expire it, move its cursor (head, tail, FILE:POSITION, a
     GTID set, a time with its zone), label it, copy or rename it (to another client id)."""
-    await steered(desk, visitor, destination, client_id, action, body.to if body else "")
+    await steered(context, visitor, destination, client_id, action, body.to if body else "")
     return {action: client_id}
 
 
 @router.put("/destinations/{destination}/subscribers/{client_id}/filter")
 async def set_filter(
-    destination: str, client_id: int, body: TablesBody, desk: TheDesk, visitor: Changer
+    destination: str, client_id: int, body: TablesBody, context: TheContext, visitor: Changer
 ) -> dict[str, Any]:
     """Change a subscriber's table filter; it counts from its next get on."""
-    await filtered(desk, visitor, destination, client_id, body.tables)
+    await filtered(context, visitor, destination, client_id, body.tables)
     return {"filter": body.tables}
 
 
 @router.patch("/destinations/{destination}/filter")
 async def set_destination_filter(
-    destination: str, body: FilterChanges, desk: TheDesk, visitor: Changer
+    destination: str, body: FilterChanges, context: TheContext, visitor: Changer
 ) -> dict[str, Any]:
     """Change keys of the destination's own filter, for all that nobody has acknowledged."""
     visitor.refuse_without("admin", destination)
-    return await desk.change(
+    return await context.change(
         visitor,
         "change the destination's filter",
         destination,
-        desk.cluster.set_destination_filter,
+        context.cluster.set_destination_filter,
         destination,
         body.changes,
     )
 
 
 @router.post("/destinations/{destination}/stop")
-async def stop(destination: str, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
+async def stop(destination: str, context: TheContext, visitor: Changer) -> dict[str, Any]:
     """Stop a destination; its cursors stay."""
-    await stopped(desk, visitor, destination)
+    await stopped(context, visitor, destination)
     return {"stopped": destination}
 
 
 @router.post("/check")
-async def check(body: FirstSource, desk: TheDesk, visitor: Changer) -> list[dict[str, Any]]:
+async def check(body: FirstSource, context: TheContext, visitor: Changer) -> list[dict[str, Any]]:
     """Check a source before a start: settings, grants, reachability."""
     visitor.refuse_without("admin")
-    return await desk.call(check_first, body)
+    return await context.call(check_first, body)
 
 
 @router.post("/start")
-async def start(body: FirstSource, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
+async def start(body: FirstSource, context: TheContext, visitor: Changer) -> dict[str, Any]:
     """Write a canal.toml for a source, and start it."""
     visitor.refuse_without("admin")
-    name, args = body.destination, (desk.cluster, desk.files, body)
-    return await desk.change(visitor, "start", name, lambda: start_first(*args))
+    name, args = body.destination, (context.cluster, context.files, body)
+    return await context.change(visitor, "start", name, lambda: start_first(*args))

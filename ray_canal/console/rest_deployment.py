@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ray_canal.config import CanalConfig
 from ray_canal.console.access import Visitor
+from ray_canal.console.context import Changer, ConsoleContext, Reader, TheContext
 from ray_canal.console.deployments import checks, imported, listed_sinks, parsed
-from ray_canal.console.desk import Changer, Desk, Reader, TheDesk
 from ray_canal.errors import AccessDenied
 
 router = APIRouter(prefix="/api/v1")
@@ -53,95 +53,97 @@ class CanalCursors(DeploymentBody):
 
 
 @router.get("/nodes")
-async def nodes(desk: TheDesk, visitor: Reader) -> list[dict[str, Any]]:
+async def nodes(context: TheContext, visitor: Reader) -> list[dict[str, Any]]:
     """Each node of the cluster, the destinations that run there and what they take."""
     visitor.refuse_without("read")
-    return await desk.call(desk.cluster.nodes)
+    return await context.call(context.cluster.nodes)
 
 
 @router.get("/sinks")
-async def sinks(desk: TheDesk, visitor: Reader) -> dict[str, dict[str, Any]]:
+async def sinks(context: TheContext, visitor: Reader) -> dict[str, dict[str, Any]]:
     """The sinks that run, by name: state, rows, place, error."""
     return {
         name: told
-        for known in desk.visible(visitor)
-        for name, told in desk.collector.sinks_of(known.name).items()
+        for known in context.visible(visitor)
+        for name, told in context.collector.sinks_of(known.name).items()
     }
 
 
 @router.post("/deployment/check")
 async def check(
-    body: DeploymentBody, desk: TheDesk, visitor: Changer
+    body: DeploymentBody, context: TheContext, visitor: Changer
 ) -> dict[str, list[dict[str, Any]]]:
     """Check the sources of a configuration: settings, grants, reachability."""
-    config = _config(desk, visitor, body)
-    return await desk.call(checks, config)
+    config = _config(context, visitor, body)
+    return await context.call(checks, config)
 
 
 @router.post("/deployment/plan")
-async def plan(body: DeploymentBody, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
+async def plan(body: DeploymentBody, context: TheContext, visitor: Changer) -> dict[str, Any]:
     """Return what `apply` would start, change, leave alone; nothing is changed."""
-    config = _config(desk, visitor, body)
-    return await desk.call(desk.cluster.plan, config)
+    config = _config(context, visitor, body)
+    return await context.call(context.cluster.plan, config)
 
 
 @router.post("/deployment/apply")
-async def apply(body: Applied, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
+async def apply(body: Applied, context: TheContext, visitor: Changer) -> dict[str, Any]:
     """Change what runs into what a configuration says (destinations, TCP port, Flight, sinks; not
     the console, which `ray-canal apply` opens again). Returns the plan that was carried out."""
-    config = _config(desk, visitor, body)
+    config = _config(context, visitor, body)
 
     def done() -> dict[str, Any]:
-        return desk.cluster.apply(config, remove=body.remove)
+        return context.cluster.apply(config, remove=body.remove)
 
-    return await desk.change(visitor, "apply", _names(config), done, limit_s=_APPLY_LIMIT_S)
+    return await context.change(visitor, "apply", _names(config), done, limit_s=_APPLY_LIMIT_S)
 
 
 @router.post("/deployment/sinks")
-async def sinks_of(body: DeploymentBody, desk: TheDesk, visitor: Changer) -> list[dict[str, str]]:
+async def sinks_of(
+    body: DeploymentBody, context: TheContext, visitor: Changer
+) -> list[dict[str, str]]:
     """The sinks of a configuration: destination, type, guarantee."""
-    config = _config(desk, visitor, body)
-    return await desk.call(listed_sinks, config)
+    config = _config(context, visitor, body)
+    return await context.call(listed_sinks, config)
 
 
 @router.post("/deployment/sinks/start")
-async def start_sinks(body: NamedSinks, desk: TheDesk, visitor: Changer) -> dict[str, Any]:
+async def start_sinks(body: NamedSinks, context: TheContext, visitor: Changer) -> dict[str, Any]:
     """Start sinks of a configuration on the cluster; one that runs with it is left alone."""
-    config = _config(desk, visitor, body)
+    config = _config(context, visitor, body)
 
     def done() -> list[str]:
-        return desk.cluster.start_sinks(config, body.names)
+        return context.cluster.start_sinks(config, body.names)
 
-    return {"started": await desk.change(visitor, "start sinks", _names(config), done)}
+    return {"started": await context.change(visitor, "start sinks", _names(config), done)}
 
 
 @router.post("/deployment/import-meta")
 async def import_canal_cursors(
-    body: CanalCursors, desk: TheDesk, visitor: Changer
+    body: CanalCursors, context: TheContext, visitor: Changer
 ) -> dict[str, Any]:
     """Take over subscribers and cursors from Canal's meta.dat, before the first start."""
-    config = _config(desk, visitor, body)
+    config = _config(context, visitor, body)
 
     def done() -> dict[str, Any]:
         how = body.model_dump(include={"replace", "server_uuid", "unchecked"})
         return imported(config, body.meta_dat, body.destination, **how)
 
-    return await desk.change(visitor, "import cursors", body.destination, done)
+    return await context.change(visitor, "import cursors", body.destination, done)
 
 
-def _config(desk: Desk, visitor: Visitor, body: DeploymentBody) -> CanalConfig:
+def _config(context: ConsoleContext, visitor: Visitor, body: DeploymentBody) -> CanalConfig:
     """Raises AccessDenied; ConfigError."""
     visitor.refuse_without("admin")
-    if not desk.logins.asks:
+    if not context.logins.asks:
         raise AccessDenied(
             "this console asks nobody for a password, so it takes no configuration: give it users "
             "([[console.user]]), or run the command on this machine"
         )
-    return parsed(body.toml, _folder(desk))
+    return parsed(body.toml, _folder(context))
 
 
-def _folder(desk: Desk) -> Path:
-    return Path(desk.files.folder or Path(desk.files.path).parent).resolve()
+def _folder(context: ConsoleContext) -> Path:
+    return Path(context.files.folder or Path(context.files.path).parent).resolve()
 
 
 def _names(config: CanalConfig) -> str:

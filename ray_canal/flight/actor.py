@@ -22,8 +22,8 @@ from ray_canal.client.log_end import Reach, reach_of
 from ray_canal.config import CanalConfig, FlightConfig, load
 from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError
-from ray_canal.flight.door import FlightDoor
 from ray_canal.flight.remote_calls import RemoteCalls
+from ray_canal.flight.server import FlightServer
 from ray_canal.flight.spark_reads import SparkReads
 from ray_canal.malloc import keep_freed_memory
 from ray_canal.model.table_meta import TableMeta
@@ -54,7 +54,7 @@ class FlightActor:
             self._config.subscribers_max,
             self._config.idle_timeout_s,
         )
-        self._door = FlightDoor(self._config, self._connect, self._destinations, remote, spark)
+        self._server = FlightServer(self._config, self._connect, self._destinations, remote, spark)
 
     def _connect(self, destination: str, client_id: int | None) -> Connector:
         return connect(destination, client_id, namespace=self._namespace)
@@ -70,7 +70,7 @@ class FlightActor:
 
     def address(self) -> str:
         """Return host:port, as clients of the cluster reach it."""
-        return f"{node_address(self._config.listens_on)}:{self._door.port}"
+        return f"{node_address(self._config.listens_on)}:{self._server.port}"
 
     def differs(self, flight_json: str) -> list[str]:
         """Return the keys in which a configuration differs from what is served."""
@@ -78,7 +78,7 @@ class FlightActor:
 
     def stop(self) -> None:
         """End every stream and give the port back."""
-        self._door.close()
+        self._server.close()
 
 
 def serve_flight(

@@ -85,7 +85,7 @@ EVERYBODY = User("", frozenset({"admin"}))
 
 
 class Access:
-    """The door. Passwords are kept as the hashes that a login is checked against."""
+    """The check of logins. Passwords are kept as the hashes that a login is checked against."""
 
     def __init__(self, config: DoorConfig) -> None:
         """Raises ConfigError: a secret cannot be read, or is empty."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ray_canal.binlog import decode as door
+from ray_canal.binlog import decode as module
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.events import MAGIC
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
@@ -68,8 +68,8 @@ def test_memory_out_of_proportion_is_refused_before_it_is_taken(
 ) -> None:
     raw = golden_chunk("mysql97/mysql_numeric")
     whole, _ = decode_chunk(raw)
-    monkeypatch.setattr(door, "ARENA_FREE_BYTES", 0)
-    monkeypatch.setattr(door, "ARENA_FACTOR_MAX", 1)
+    monkeypatch.setattr(module, "ARENA_FREE_BYTES", 0)
+    monkeypatch.setattr(module, "ARENA_FACTOR_MAX", 1)
     info, chunk = decode_chunk(raw)
     assert isinstance(info.failure, UnsupportedEvent)
     assert "chunk_bytes" in str(info.failure)

@@ -13,8 +13,8 @@ from ray_canal.config import FlightConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.api import ClientRequest, GetRequest, SubscribeRequest
 from ray_canal.errors import ConfigError, ConnectionLost, InstanceNotRunning, InstanceRestarted
-from ray_canal.flight.door import FlightDoor
 from ray_canal.flight.remote_calls import RemoteCalls
+from ray_canal.flight.server import FlightServer
 from ray_canal.flight.spark_reads import SparkReads
 from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.offline import decode_chunks
@@ -40,12 +40,12 @@ class Store:
             return MessageHead(len(self.callers), 1, (part, part))
         return 1 if isinstance(request, SubscribeRequest) else None
 
-    def opened(self, port: int = 0) -> FlightDoor:
+    def opened(self, port: int = 0) -> FlightServer:
         remote = RemoteCalls(self.submit, lambda payloads: [CHUNK for _ in payloads], 10)
         config = FlightConfig(host="127.0.0.1", port=port)
         connect: Any = lambda *_: Connector(None)  # type: ignore[arg-type]  # noqa: E731
         spark = SparkReads(connect, lambda *_: None, lambda *_: None, 10, 60.0)
-        return FlightDoor(config, connect, lambda: ["d"], remote, spark)
+        return FlightServer(config, connect, lambda: ["d"], remote, spark)
 
 
 @pytest.fixture
@@ -54,17 +54,17 @@ def store() -> Store:
 
 
 @pytest.fixture
-def door(store: Store) -> Iterator[FlightDoor]:
+def server(store: Store) -> Iterator[FlightServer]:
     with store.opened() as opened:
         yield opened
 
 
-def transport(door: FlightDoor, repeat_s: float = 20.0) -> FlightTransport:
-    return FlightTransport("d", FlightAddress(f"grpc://127.0.0.1:{door.port}"), repeat_s)
+def transport(server: FlightServer, repeat_s: float = 20.0) -> FlightTransport:
+    return FlightTransport("d", FlightAddress(f"grpc://127.0.0.1:{server.port}"), repeat_s)
 
 
-def test_a_message_is_fetched_chunk_by_chunk(door: FlightDoor) -> None:
-    with Connector(transport(door), 7) as connector:
+def test_a_message_is_fetched_chunk_by_chunk(server: FlightServer) -> None:
+    with Connector(transport(server), 7) as connector:
         connector.subscribe()
         message = connector.get_without_ack()
         assert [chunk.arena.tobytes() for chunk in message.chunks] == [CHUNK.arena.tobytes()] * 2
@@ -72,13 +72,13 @@ def test_a_message_is_fetched_chunk_by_chunk(door: FlightDoor) -> None:
 
 
 def test_a_port_that_was_away_is_called_again_and_chunks_come_again(store: Store) -> None:
-    door = store.opened()
-    connector = Connector(transport(door), 7)
+    server = store.opened()
+    connector = Connector(transport(server), 7)
     connector.subscribe()
     message = connector.get_without_ack()
-    port = door.port
-    door.close()
-    door = store.opened(port)
+    port = server.port
+    server.close()
+    server = store.opened(port)
     try:
         with pytest.raises(InstanceRestarted, match="delivered again"):
             assert message.batches
@@ -86,15 +86,15 @@ def test_a_port_that_was_away_is_called_again_and_chunks_come_again(store: Store
         assert store.callers[-1].received == message.id - 1  # it did not arrive
     finally:
         connector.close()
-        door.close()
+        server.close()
 
 
 def test_what_may_not_be_repeated_is_told(store: Store) -> None:
-    door = store.opened()
-    connector = Connector(transport(door, repeat_s=0.5), 7)
+    server = store.opened()
+    connector = Connector(transport(server, repeat_s=0.5), 7)
     connector.subscribe()
     message = connector.get_without_ack()
-    door.close()
+    server.close()
     with pytest.raises(InstanceRestarted, match="delivered again"):
         connector.ack(message.id)
     with pytest.raises(InstanceRestarted, match="not answered"):
@@ -102,8 +102,8 @@ def test_what_may_not_be_repeated_is_told(store: Store) -> None:
     connector.close()
 
 
-def test_a_destination_that_restarts_is_waited_for(door: FlightDoor, store: Store) -> None:
-    with Connector(transport(door), 7) as connector:
+def test_a_destination_that_restarts_is_waited_for(server: FlightServer, store: Store) -> None:
+    with Connector(transport(server), 7) as connector:
         connector.subscribe()
         store.errors = [InstanceNotRunning("starting"), InstanceNotRunning("starting")]
         assert connector.get_without_ack().id == 1

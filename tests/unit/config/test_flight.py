@@ -9,9 +9,9 @@ from ray_canal.errors import ConfigError
 
 
 def test_it_is_closed_as_the_other_port_is() -> None:
-    door = config.load({"instance": [], "flight": {}}).flight
-    assert door is not None
-    assert door.listens_on == "127.0.0.1"
+    section = config.load({"instance": [], "flight": {}}).flight
+    assert section is not None
+    assert section.listens_on == "127.0.0.1"
     with pytest.raises(ConfigError, match="insecure = true"):
         config.load({"instance": [], "flight": {"host": "0.0.0.0"}})
 

@@ -12,7 +12,7 @@ from ray_canal.console.access import ConsoleLogins
 from ray_canal.console.audit import Audit
 from ray_canal.console.cluster import Cluster
 from ray_canal.console.collector import Collector
-from ray_canal.console.desk import Desk
+from ray_canal.console.context import ConsoleContext
 from ray_canal.console.first_source import SourceFiles
 from ray_canal.errors import NotSubscribed
 
@@ -245,10 +245,10 @@ class Played:
         self.done.append(("filter", destination, client_id, tables))
 
 
-def desk_over(cluster: Played, **console: Any) -> Desk:
+def context_over(cluster: Played, **console: Any) -> ConsoleContext:
     """Return a console's parts over a played cluster; its collector runs."""
     config = ConsoleConfig.model_validate({"refresh_s": 0.2, **console})
-    desk = Desk(
+    context = ConsoleContext(
         config=config,
         cluster=cast(Cluster, cluster),
         collector=Collector(cluster, config.refresh_s),
@@ -256,5 +256,5 @@ def desk_over(cluster: Played, **console: Any) -> Desk:
         audit=Audit(config.audit_log),
         files=SourceFiles("canal.toml"),
     )
-    desk.collector.start()
-    return desk
+    context.collector.start()
+    return context

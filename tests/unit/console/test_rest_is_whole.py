@@ -16,7 +16,7 @@ from ray_canal import cli
 from ray_canal.cli.subscriber import Action
 from ray_canal.console.app import application
 from ray_canal.console.rest_client import ConsoleClient
-from tests.unit.console.played import Played, desk_over
+from tests.unit.console.played import Played, context_over
 
 ONE = "/destinations/{destination}"
 CLIENT = f"{ONE}/subscribers/{{client_id}}"
@@ -80,9 +80,9 @@ OF_THE_CONSOLE_ALONE = {"GET /me"}
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:
     """The API's OpenAPI description."""
-    desk = desk_over(Played(0))
-    desk.collector.stop()
-    found: dict[str, Any] = application(desk)._app.openapi()  # type: ignore[attr-defined]
+    context = context_over(Played(0))
+    context.collector.stop()
+    found: dict[str, Any] = application(context)._app.openapi()  # type: ignore[attr-defined]
     return found
 
 

@@ -22,7 +22,7 @@ from ray_canal.console.steering import (
 from ray_canal.errors import AccessDenied, ConfigError, InstanceNotFound
 from ray_canal.server.access import User
 from tests.processes import wait_for
-from tests.unit.console.played import Played, desk_over
+from tests.unit.console.played import Played, context_over
 
 
 def test_an_operator_operates_their_own_client_ids() -> None:
@@ -36,54 +36,54 @@ def test_an_operator_operates_their_own_client_ids() -> None:
 
 
 def test_a_sink_of_another_destination_is_unknown() -> None:
-    desk = desk_over(Played(1))
-    desk.collector.stop()
+    context = context_over(Played(1))
+    context.collector.stop()
     with pytest.raises(InstanceNotFound, match="no sink 'lake' runs for d009"):
-        refuse_unknown_sink(desk, "d009", "lake")
+        refuse_unknown_sink(context, "d009", "lake")
 
 
 def test_an_operator_makes_no_subscriber_of_another_client_id() -> None:
     """A copy or a new name took any client id, also those that were not the operator's."""
     cluster = Played(1)
-    desk = desk_over(cluster)
-    desk.collector.stop()
+    context = context_over(cluster)
+    context.collector.stop()
     rights = frozenset({"read", "subscribe"})
     otto = Visitor(User("otto", rights, ("*",), (range(1001, 1100),)), "")
     for action in ("copy", "rename"):
         with pytest.raises(AccessDenied, match="may not change client 7"):
-            asyncio.run(steered(desk, otto, "d000", 1001, action, "7"))
+            asyncio.run(steered(context, otto, "d000", 1001, action, "7"))
     assert cluster.done == []
 
 
 def test_an_operator_steers_sinks_of_their_own_client_ids() -> None:
     cluster = Played(1)
-    desk = desk_over(cluster)
-    wait_for(lambda: bool(desk.collector.sinks_of("d000")), 30, "sinks")
+    context = context_over(cluster)
+    wait_for(lambda: bool(context.collector.sinks_of("d000")), 30, "sinks")
     rights = frozenset({"read", "subscribe"})
     otto = Visitor(User("otto", rights, ("*",), (range(1001, 1100),)), "")
     with pytest.raises(AccessDenied, match="may not change client 2001"):
-        asyncio.run(sink_steered(desk, otto, "d000", "lake", "seek", "tail"))
+        asyncio.run(sink_steered(context, otto, "d000", "lake", "seek", "tail"))
     assert cluster.done == []
     ida = Visitor(User("ida", rights, ("*",), (range(2001, 2002),)), "")
-    asyncio.run(sink_steered(desk, ida, "d000", "lake", "seek", "tail"))
+    asyncio.run(sink_steered(context, ida, "d000", "lake", "seek", "tail"))
     assert cluster.done == [("seek sink", "lake", "tail")]
-    desk.collector.stop()
+    context.collector.stop()
 
 
 def test_who_has_client_ids_removes_no_other() -> None:
     """An admin, too: rights count for the user's client ids, as at the TCP port."""
     cluster = Played(1)
-    desk = desk_over(cluster)
+    context = context_over(cluster)
     for right in ("subscribe", "admin"):
         own = Visitor(User("ann", frozenset({"read", right}), ("*",), (range(7, 8),)), "")
         with pytest.raises(AccessDenied, match="may not change client 8"):
-            asyncio.run(removed(desk, own, "d000", 8))
-        asyncio.run(removed(desk, own, "d000", 7))
+            asyncio.run(removed(context, own, "d000", 8))
+        asyncio.run(removed(context, own, "d000", 7))
     assert cluster.done == [("unsubscribe", "d000", 7)] * 2
     otto = Visitor(User("otto", frozenset({"read", "subscribe"})), "")
     with pytest.raises(AccessDenied, match="has not the right 'admin'"):
-        asyncio.run(removed(desk, otto, "d000", 7))
-    desk.collector.stop()
+        asyncio.run(removed(context, otto, "d000", 7))
+    context.collector.stop()
 
 
 @pytest.mark.parametrize("text", ["", "seven", "-7", "9" * 20, "7.0"])
@@ -98,13 +98,13 @@ def test_nobody_gives_hidden_columns_another_name(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(steering, "decoded", lambda config, name, *given: Decoded(list(given), []))
     cluster = Played(1)
     cluster.deployment = lambda destination: None  # type: ignore[attr-defined]
-    desk = desk_over(cluster, hidden_columns=["shop.users.email"])
+    context = context_over(cluster, hidden_columns=["shop.users.email"])
     otto = Visitor(User("otto", frozenset({"read", "subscribe"})), "")
     ada = Visitor(User("ada", frozenset({"admin"})), "")
     sql = "create table shop.users (id int, other text)"
     with pytest.raises(AccessDenied, match="has not the right 'admin'"):
-        asyncio.run(redriven(desk, otto, "d000", sql))
+        asyncio.run(redriven(context, otto, "d000", sql))
     hidden: Any = ("shop.users.email",)
-    assert asyncio.run(redriven(desk, otto, "d000", " ")).lines == [" ", hidden]
-    assert asyncio.run(redriven(desk, ada, "d000", sql)).lines == [sql, hidden]
-    desk.collector.stop()
+    assert asyncio.run(redriven(context, otto, "d000", " ")).lines == [" ", hidden]
+    assert asyncio.run(redriven(context, ada, "d000", sql)).lines == [sql, hidden]
+    context.collector.stop()

@@ -40,25 +40,25 @@ def bearer(call: Any) -> dict[str, list[str]]:
 
 def test_a_token_lasts_while_it_is_used() -> None:
     clock = Clock()
-    door = logins(clock)
-    token = bearer(door.start_call(HANDSHAKE, basic("anybody", "p:q")))
+    access = logins(clock)
+    token = bearer(access.start_call(HANDSHAKE, basic("anybody", "p:q")))
     for _ in range(3):
         clock.now += 9
-        assert door.start_call(CALL, token).user.may("admin")
+        assert access.start_call(CALL, token).user.may("admin")
     clock.now += 11
     with pytest.raises(flight.FlightUnauthenticatedError, match="expired"):
-        door.start_call(CALL, token)
+        access.start_call(CALL, token)
 
 
 def test_the_token_that_was_not_used_for_longest_ends_first() -> None:
-    door = logins(Clock())
-    first, second = (bearer(door.start_call(HANDSHAKE, basic("", "p:q"))) for _ in range(2))
-    door.start_call(CALL, first)
-    third = bearer(door.start_call(HANDSHAKE, basic("", "p:q")))
+    access = logins(Clock())
+    first, second = (bearer(access.start_call(HANDSHAKE, basic("", "p:q"))) for _ in range(2))
+    access.start_call(CALL, first)
+    third = bearer(access.start_call(HANDSHAKE, basic("", "p:q")))
     for token in (first, third):
-        door.start_call(CALL, token)
+        access.start_call(CALL, token)
     with pytest.raises(flight.FlightUnauthenticatedError):
-        door.start_call(CALL, second)
+        access.start_call(CALL, second)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,6 @@ def test_a_header_that_is_none_lets_nobody_in(header: str) -> None:
 
 
 def test_without_a_password_everybody_of_this_machine_may_come() -> None:
-    door = logins(Clock(), password="")
-    assert door.start_call(CALL, {}).user.may("admin")
+    access = logins(Clock(), password="")
+    assert access.start_call(CALL, {}).user.may("admin")
     assert FlightConfig().listens_on == "127.0.0.1"

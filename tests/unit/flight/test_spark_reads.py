@@ -13,8 +13,8 @@ from pyarrow import flight
 
 from ray_canal.config import FlightConfig
 from ray_canal.errors import InstanceRestarted
-from ray_canal.flight.door import FlightDoor
 from ray_canal.flight.remote_calls import RemoteCalls
+from ray_canal.flight.server import FlightServer
 from ray_canal.flight.spark_reads import SparkReads
 from ray_canal.spark.requests import UNKNOWN
 from ray_canal.spark.served_chunks import ServedChunks
@@ -49,8 +49,8 @@ class Port:
         self.reads = SparkReads(connect, lambda *_: None, lambda *_: None, 2, 60.0)  # type: ignore[arg-type, return-value]
         remote = RemoteCalls(lambda *_: None, lambda _: [], 1)
         config = FlightConfig(host="127.0.0.1", port=0, **settings)
-        self.door = FlightDoor(config, lambda *_: self.log, list, remote, self.reads)  # type: ignore[arg-type, return-value]
-        self.client = flight.FlightClient(f"grpc://127.0.0.1:{self.door.port}")
+        self.server = FlightServer(config, lambda *_: self.log, list, remote, self.reads)  # type: ignore[arg-type, return-value]
+        self.client = flight.FlightClient(f"grpc://127.0.0.1:{self.server.port}")
 
     def ask(self, what: str, first: str = "", second: str = "", **headers: str) -> str:
         options = flight.FlightCallOptions(
@@ -79,7 +79,7 @@ class Port:
 @pytest.fixture
 def port() -> Iterator[Port]:
     made = Port()
-    with made.door:
+    with made.server:
         yield made
 
 
@@ -132,7 +132,7 @@ def test_what_is_no_request_is_told(port: Port) -> None:
 def test_who_may_not_read_is_refused() -> None:
     user = {"username": "u", "password": "p", "client_ids": "1-5", "rights": ["read"]}
     port = Port(user=[user])
-    with port.door:
+    with port.server:
         token, value = port.client.authenticate_basic_token("u", "p")
         with pytest.raises(flight.FlightUnauthorizedError, match="may not"):
             port.ask("SCHEMA", json.dumps(OPTIONS), **{token.decode(): value.decode()})
@@ -152,7 +152,7 @@ def test_an_option_given_twice_lets_nobody_be_another_client(options: dict[str, 
     rights = ["read", "subscribe", "ack"]
     user = {"username": "u", "password": "p", "client_ids": "1-5", "rights": rights}
     port = Port(user=[user])
-    with port.door:
+    with port.server:
         token, value = port.client.authenticate_basic_token("u", "p")
         with pytest.raises((flight.FlightUnauthorizedError, pa.ArrowInvalid)):
             port.ask("OPEN", json.dumps(options), SCHEMA, **{token.decode(): value.decode()})
@@ -162,7 +162,7 @@ def test_a_read_of_the_log_needs_the_right_to_subscribe() -> None:
     """Else a user could see tables that none of the user's client ids shows."""
     port = Port(user=[{"username": "u", "password": "p", "rights": ["read"]}])
     options = json.dumps({"destination": "shop", "table": "shop.item"})
-    with port.door:
+    with port.server:
         token, value = port.client.authenticate_basic_token("u", "p")
         for what in ("SCHEMA", "READ"):
             with pytest.raises(flight.FlightUnauthorizedError, match="make a client id"):

@@ -12,8 +12,8 @@ from ray_canal.client.connector import Connector
 from ray_canal.client.transport import RayTransport
 from ray_canal.config import FlightConfig
 from ray_canal.demo import binlog_files
-from ray_canal.flight.door import FlightDoor
 from ray_canal.flight.remote_calls import RemoteCalls
+from ray_canal.flight.server import FlightServer
 from ray_canal.flight.spark_reads import SparkReads
 from ray_canal.flight.table_stream import TableStream
 from tests.in_process_sink import destination, until
@@ -73,8 +73,8 @@ def test_a_client_that_goes_away_misses_nothing(expected: list[Row]) -> None:
     config = FlightConfig(host="127.0.0.1", port=0, batch_rows=50, batch_size=64)
     remote = RemoteCalls(lambda *_: None, lambda _: [], 1)
     spark = SparkReads(connected, lambda *_: None, lambda *_: None, 1, 60.0)
-    with FlightDoor(config, connected, lambda: ["x"], remote, spark) as door:
-        location = f"grpc://127.0.0.1:{door.port}"
+    with FlightServer(config, connected, lambda: ["x"], remote, spark) as server:
+        location = f"grpc://127.0.0.1:{server.port}"
         command = {"destination": "x", "client_id": 3, "table": "shop.orders", "wait_s": 30}
         with flight.connect(location) as client:
             descriptor = flight.FlightDescriptor.for_command(json.dumps(command))
@@ -82,7 +82,7 @@ def test_a_client_that_goes_away_misses_nothing(expected: list[Row]) -> None:
             reader = client.do_get(ticket)
             reader.read_chunk()
             del reader
-        until(lambda: not door._subscribers["x", 3].stream._reading.locked())
+        until(lambda: not server._subscribers["x", 3].stream._reading.locked())
         with flight.connect(location) as client:
             tables = [client.do_get(ticket).read_all() for _ in range(2)]
     found: list[Row] = []

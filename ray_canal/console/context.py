@@ -1,4 +1,4 @@
-"""Shared by pages and REST: the parts of one console, and how its calls to the cluster are made.
+"""Context of each request of the console: its parts, the visitor, and calls of the cluster.
 
 A call that changes something runs in a thread with a time limit: a destination that does not answer
 costs its caller that long, and nobody else anything.
@@ -37,7 +37,7 @@ class LoginNeeded(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class ConsoleContext:
     """The parts of one console. `files`: where the form of a source writes."""
 
     config: ConsoleConfig
@@ -93,17 +93,17 @@ class Desk:
         return result
 
 
-async def desk_of(request: Request) -> Desk:
+async def context_of(request: Request) -> ConsoleContext:
     """Return the console that a request is for."""
-    desk: Desk = request.app.state.desk
-    return desk
+    context: ConsoleContext = request.app.state.context
+    return context
 
 
 def known_visitor(request: Request) -> Visitor | None:
     """Return who asks; None: somebody who has to log in. Raises AccessDenied."""
-    desk: Desk = request.app.state.desk
+    context: ConsoleContext = request.app.state.context
     peer = request.client.host if request.client else ""
-    return desk.logins.visitor(peer, request.headers, request.cookies.get(COOKIE, ""))
+    return context.logins.visitor(peer, request.headers, request.cookies.get(COOKIE, ""))
 
 
 async def visitor_of(request: Request) -> Visitor:
@@ -119,10 +119,10 @@ async def visitor_of(request: Request) -> Visitor:
 async def changer_of(request: Request) -> Visitor:
     """Return who asks for a change by REST. Raises LoginNeeded; AccessDenied: a browser may have
     been made to ask by somebody else's page."""
-    desk, visitor = await desk_of(request), await visitor_of(request)
+    context, visitor = await context_of(request), await visitor_of(request)
     if visitor.by_header or visitor.proves(request.headers.get(CSRF_HEADER, "")):
         return visitor
-    if not desk.logins.asks and request.headers.get("content-type", "").startswith(
+    if not context.logins.asks and request.headers.get("content-type", "").startswith(
         "application/json"
     ):
         return visitor  # a page of another site may send no JSON
@@ -132,6 +132,6 @@ async def changer_of(request: Request) -> Visitor:
     )
 
 
-TheDesk = Annotated[Desk, Depends(desk_of)]
+TheContext = Annotated[ConsoleContext, Depends(context_of)]
 Reader = Annotated[Visitor, Depends(visitor_of)]
 Changer = Annotated[Visitor, Depends(changer_of)]

@@ -74,7 +74,7 @@ class _Subscriber:
     used: float = field(default_factory=time.monotonic)
 
 
-class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
+class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     """Flight for every destination that `connect` knows."""
 
     def __init__(

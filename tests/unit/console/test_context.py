@@ -14,11 +14,17 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from ray_canal.console import desk as module
-from ray_canal.console.desk import CSRF_HEADER, Desk, LoginNeeded, changer_of, visitor_of
+from ray_canal.console import context as module
+from ray_canal.console.context import (
+    CSRF_HEADER,
+    ConsoleContext,
+    LoginNeeded,
+    changer_of,
+    visitor_of,
+)
 from ray_canal.errors import AccessDenied, InstanceNotRunning, NotSubscribed
 from tests.processes import wait_for
-from tests.unit.console.played import Played, desk_over
+from tests.unit.console.played import Played, context_over
 
 USERS = {"user": [{"username": "ada", "password": "all", "rights": ["admin"]},
                   {"username": "one", "password": "o", "rights": ["read"],
@@ -26,12 +32,12 @@ USERS = {"user": [{"username": "ada", "password": "all", "rights": ["admin"]},
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
-    """Desks over two played destinations, with an audit file."""
-    every: list[Desk] = []
+def made(tmp_path: Path) -> Iterator[Callable[..., ConsoleContext]]:
+    """Contexts of two played destinations, with an audit file."""
+    every: list[ConsoleContext] = []
 
-    def make(**console: Any) -> Desk:
-        every.append(desk_over(Played(2), audit_log=str(tmp_path / "audit"), **console))
+    def make(**console: Any) -> ConsoleContext:
+        every.append(context_over(Played(2), audit_log=str(tmp_path / "audit"), **console))
         wait_for(lambda: len(every[-1].collector.all()) == 2, 30, "destinations")
         return every[-1]
 
@@ -40,16 +46,16 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
         each.collector.stop()
 
 
-def request_of(desk: Desk, **headers: str) -> Any:
+def request_of(context: ConsoleContext, **headers: str) -> Any:
     named = Headers({name.replace("_", "-"): value for name, value in headers.items()})
     return SimpleNamespace(
-        app=SimpleNamespace(state=SimpleNamespace(desk=desk)),
+        app=SimpleNamespace(state=SimpleNamespace(context=context)),
         client=SimpleNamespace(host="127.0.0.1"), headers=named, cookies={},
     )  # fmt: skip
 
 
-def with_session(desk: Desk, request: Any) -> Any:
-    request.cookies[module.COOKIE] = desk.logins.login("ada", "all")
+def with_session(context: ConsoleContext, request: Any) -> Any:
+    request.cookies[module.COOKIE] = context.logins.login("ada", "all")
     return request
 
 
@@ -59,26 +65,26 @@ def audited(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def test_a_call_that_is_not_answered_ends_for_its_caller_alone(made: Any) -> None:
-    desk, release = made(), threading.Event()
+    context, release = made(), threading.Event()
     began = time.monotonic()
     with pytest.raises(InstanceNotRunning, match="no answer within 0 s"):
-        asyncio.run(desk.call(release.wait, limit_s=0.1))
+        asyncio.run(context.call(release.wait, limit_s=0.1))
     assert time.monotonic() - began < 5
-    assert asyncio.run(desk.call(lambda *given: given, 1, 2)) == (1, 2)
+    assert asyncio.run(context.call(lambda *given: given, 1, 2)) == (1, 2)
     release.set()
 
 
 def test_a_change_is_audited_whether_it_works_or_not(made: Any, tmp_path: Path) -> None:
-    desk = made()
-    ada = asyncio.run(visitor_of(request_of(desk)))
+    context = made()
+    ada = asyncio.run(visitor_of(request_of(context)))
 
     def refuse(destination: str) -> None:
         raise NotSubscribed(f"nobody in {destination}")
 
-    asyncio.run(desk.change(ada, "stop", "d000", desk.cluster.stop, "d000"))
-    assert [known.name for known in desk.collector.all()] == ["d001"], "it is looked at at once"
+    asyncio.run(context.change(ada, "stop", "d000", context.cluster.stop, "d000"))
+    assert [known.name for known in context.collector.all()] == ["d001"], "it is looked at at once"
     with pytest.raises(NotSubscribed):
-        asyncio.run(desk.change(ada, "pause", "d001", refuse, "d001"))
+        asyncio.run(context.change(ada, "pause", "d001", refuse, "d001"))
     assert audited(tmp_path) == [
         {"user": "anybody", "action": "stop", "destination": "d000", "arguments": ["d000"]},
         {"user": "anybody", "action": "pause", "destination": "d001", "failed": "nobody in d001",
@@ -87,42 +93,42 @@ def test_a_change_is_audited_whether_it_works_or_not(made: Any, tmp_path: Path) 
 
 
 def test_a_visitor_sees_their_destinations(made: Any) -> None:
-    desk = made(**USERS)
-    one = asyncio.run(visitor_of(request_of(desk, authorization="Basic b25lOm8=")))
-    assert [known.name for known in desk.visible(one)] == ["d001"]
-    assert desk.one(one, "d001").name == "d001"
+    context = made(**USERS)
+    one = asyncio.run(visitor_of(request_of(context, authorization="Basic b25lOm8=")))
+    assert [known.name for known in context.visible(one)] == ["d001"]
+    assert context.one(one, "d001").name == "d001"
     with pytest.raises(AccessDenied):
-        desk.one(one, "d000")
+        context.one(one, "d000")
 
 
 def test_who_did_not_log_in_is_told_so_and_guessing_is_slow(made: Any) -> None:
-    desk = made(**USERS)
+    context = made(**USERS)
     with pytest.raises(LoginNeeded):
-        asyncio.run(visitor_of(request_of(desk)))
+        asyncio.run(visitor_of(request_of(context)))
     began = time.monotonic()
     with pytest.raises(LoginNeeded):
-        asyncio.run(visitor_of(request_of(desk, authorization="Basic b25lOng=")))  # one:x
+        asyncio.run(visitor_of(request_of(context, authorization="Basic b25lOng=")))  # one:x
     assert time.monotonic() - began >= module.FAILED_LOGIN_S
 
 
 def test_a_change_comes_from_the_visitors_own_page_or_a_program(made: Any) -> None:
-    desk = made(**USERS)
-    with_cookie = with_session(desk, request_of(desk))
+    context = made(**USERS)
+    with_cookie = with_session(context, request_of(context))
     with pytest.raises(AccessDenied, match=CSRF_HEADER):
         asyncio.run(changer_of(with_cookie))
     csrf = asyncio.run(visitor_of(with_cookie)).csrf
-    proven = with_session(desk, request_of(desk, **{CSRF_HEADER: csrf}))
+    proven = with_session(context, request_of(context, **{CSRF_HEADER: csrf}))
     proven.cookies = with_cookie.cookies
     assert asyncio.run(changer_of(proven)).name == "ada"
-    program = request_of(desk, authorization="Basic YWRhOmFsbA==")
+    program = request_of(context, authorization="Basic YWRhOmFsbA==")
     assert asyncio.run(changer_of(program)).by_header
 
 
 def test_without_passwords_json_is_proof(made: Any) -> None:
     """A page of another site may send a form, and no JSON."""
-    desk = made()
-    as_form = request_of(desk, content_type="application/x-www-form-urlencoded")
+    context = made()
+    as_form = request_of(context, content_type="application/x-www-form-urlencoded")
     with pytest.raises(AccessDenied):
         asyncio.run(changer_of(as_form))
-    as_json = request_of(desk, content_type="application/json; charset=utf-8")
+    as_json = request_of(context, content_type="application/json; charset=utf-8")
     assert asyncio.run(changer_of(as_json)).name == "anybody"
