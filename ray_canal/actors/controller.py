@@ -253,7 +253,7 @@ class Controller:
         calls = []
         for process, destinations in held.items():
             actor = self._ensure(places[destinations[0]])
-            calls.append(self._replace_if_stalled(process, actor, actor.hold, destinations))
+            calls.append(self._replace_if_stalled(process, actor, actor.reconcile, destinations))
         for prefix in (registry.SERVER_PREFIX, registry.SINK_PREFIX):
             for name, actor in registry.find_by_prefix(prefix, self._namespace).items():
                 calls.append(self._replace_if_stalled(name, actor, actor.alive))

@@ -165,7 +165,7 @@ class Homes:
             if place is None:
                 return
             actor = self._ensure(place.at(home))
-            await answered(_START_S, actor.hold.remote([]))
+            await answered(_START_S, actor.reconcile.remote([]))
             place = self._table.get(name)
             if place is None:  # it was stopped
                 return
@@ -176,7 +176,7 @@ class Homes:
             if old is not None:
                 with contextlib.suppress(*ACTOR_AWAY):  # then it has ended there, too
                     await answered(_DROP_S, old.drop.remote(name))
-            await answered(_DROP_S, actor.hold.remote([name]))
+            await answered(_DROP_S, actor.reconcile.remote([name]))
             now_s = time.monotonic()
             logger.warning(
                 "destination %s was handed over to node %s in %.1f s, of which it stood %.1f s",

@@ -102,9 +102,9 @@ class StoreActor:
         """Return the answer to a call over the local socket that only Ray can carry."""
         return self._local.collect(number)
 
-    async def hold(self, destinations: Sequence[str]) -> dict[str, tuple[float, float]]:
-        """Answer: this process is not stopped, its event loop turns, and these are held. It is
-        asked every few seconds. Return what each one takes: bytes a second, bytes of memory."""
+    async def reconcile(self, destinations: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """Take up those of the destinations placed here that are not; called every few seconds, its
+        answer shows that the process is alive. Return each one's bytes a second and of memory."""
         give_up_unused()
         for destination in destinations:
             if destination not in self._destinations:

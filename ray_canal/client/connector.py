@@ -137,15 +137,15 @@ class AsyncConnector:
         done when the next call, or the `async with` block, has ended."""
         message = await self._get(DestinationApi.get, self._session.get(batch_size, timeout))
         if message:
-            await self._hold(message, always=True)
+            await self._fetch(message, always=True)
             self._acking = await self._waiting.start(self._ack_arrived(message))
         return message
 
-    async def _hold(self, message: Message, *, always: bool) -> None:
+    async def _fetch(self, message: Message, *, always: bool) -> None:
         """Have a message's chunks here. If that fails, it comes again: InstanceRestarted says that
         they are gone, with their log or the node that had them."""
         try:
-            await self._waiting.hold(message, always=always)
+            await self._waiting.fetch(message, always=always)
         except BaseException:
             self._session.not_received(message.id)
             raise
@@ -237,14 +237,14 @@ class AsyncConnector:
             message = await self._get(DestinationApi.poll, request)
             session.settle_done()
             try:
-                await self._hold(message, always=0 < vain < _VAIN_MAX)
+                await self._fetch(message, always=0 < vain < _VAIN_MAX)
             except InstanceRestarted:
                 vain += 1
                 await self._give_back(message)
                 continue
             vain = 0
             if message:
-                session.in_hand = message.id
+                session.yielded = message.id
                 try:
                     yield message
                     session.done = message.id, message.head.epoch

@@ -134,14 +134,14 @@ class Message:
             self._chunks = self.load([part.payload for part in self.head.parts])
         return self._chunks
 
-    def hold(self, *, always: bool = False) -> None:
+    def fetch(self, *, always: bool = False) -> None:
         """Fetch what is untracked; `always`: whatever is not on disk. Raises InstanceRestarted: it
         is gone already, and comes again."""
         if self.has_to_fetch(always=always):
             self._chunks = self.chunks
 
     def has_to_fetch(self, *, always: bool = False) -> bool:
-        """Return whether `hold` has chunks to fetch."""
+        """Return whether `fetch` has chunks to fetch."""
         if self._chunks is not None or not self.head.parts:
             return False
         return self.head.untracked or (always and not any(part.on_disk for part in self.head.parts))

@@ -38,7 +38,7 @@ class ClientSession:
     """State of either connector: who we are, and which epoch our batches belong to.
 
     `done`: the id and epoch of a batch that a loop over messages is done with; its ack goes with
-    the next get. `in_hand`: the batch that the body of a loop has now.
+    the next get. `yielded`: the batch that the body of a loop has now.
     """
 
     def __init__(self, transport: Transport, client_id: int | None) -> None:
@@ -51,7 +51,7 @@ class ClientSession:
         self._presence = None if client_id is not None else Presence(transport, self.client_id)
         self.epoch = 0
         self.done: tuple[int, int] | None = None
-        self.in_hand: int | None = None
+        self.yielded: int | None = None
         self._unacked: set[int] = set()
         self._transform: Transform | None = None
 
@@ -133,16 +133,16 @@ class ClientSession:
 
     def leave_loop(self) -> None:
         """A loop begins: what the body of an earlier one had, and was left, comes again."""
-        if self.in_hand is not None:
-            self.not_received(self.in_hand)
-            self.in_hand = None
+        if self.yielded is not None:
+            self.not_received(self.yielded)
+            self.yielded = None
 
     def leave(self, batch_id: int) -> bool:
         """The body of a loop has ended; whether its batch is to be rolled back. (Another loop may
         have begun since: then that has done it.)"""
-        if self.in_hand != batch_id:
+        if self.yielded != batch_id:
             return False
-        self.in_hand = None
+        self.yielded = None
         return self.done is None
 
     def unacked(self, message: Message, error: CanalError) -> None:

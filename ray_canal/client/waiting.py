@@ -23,8 +23,8 @@ class Waiting(Protocol):
     async def call(self, method: Method[Q, R], request: Q) -> R:
         """Make a call of the destination."""
 
-    async def hold(self, message: Message, *, always: bool) -> None:
-        """Have a message's chunks here; see Message.hold."""
+    async def fetch(self, message: Message, *, always: bool) -> None:
+        """Have a message's chunks here; see Message.fetch."""
 
     async def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         """Begin work that no cancellation of the caller ends. None: it is done already."""
@@ -43,9 +43,9 @@ class OnLoop:
     async def call(self, method: Method[Q, R], request: Q) -> R:
         return await self._transport.call_async(method, request)
 
-    async def hold(self, message: Message, *, always: bool) -> None:
+    async def fetch(self, message: Message, *, always: bool) -> None:
         if message.has_to_fetch(always=always):
-            await asyncio.to_thread(message.hold, always=always)
+            await asyncio.to_thread(message.fetch, always=always)
 
     async def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         return asyncio.ensure_future(work)
@@ -64,8 +64,8 @@ class InThread:
     async def call(self, method: Method[Q, R], request: Q) -> R:
         return self._transport.call(method, request)
 
-    async def hold(self, message: Message, *, always: bool) -> None:
-        message.hold(always=always)
+    async def fetch(self, message: Message, *, always: bool) -> None:
+        message.fetch(always=always)
 
     async def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         await work

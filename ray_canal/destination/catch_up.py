@@ -169,16 +169,16 @@ class CatchUp:
         await self._state.records.schemas.keep(chunk.info)
         await self.pipeline.put(chunk, payload)
         self._state.skipped.note(chunk.info)
-        self._hold_place(self.pipeline.store.last_position)
+        self._reserve_place(self.pipeline.store.last_position)
         await self._state.changed.wake()
 
-    def _hold_place(self, reached: EntryPosition) -> None:
+    def _reserve_place(self, reached: EntryPosition) -> None:
         """From where the destination's log begins, let that keep the subscriber's place."""
         main = self._state.log.pipeline
         if main is None or self._left:
             return
         if main.store.covers(reached) and not main.store.has_place(self._client_id):
-            main.store.hold_place(self._client_id)
+            main.store.reserve_place(self._client_id)
 
     def leave(self) -> None:
         """Hold no place in the destination's log any more; `close` follows."""

@@ -121,7 +121,7 @@ class CatchUps:
         if self._main.store.take_over(catch_up.pipeline.store, client_id, terms):
             self.close(client_id)
 
-    def hold(self, client_id: int) -> RowsLog:
+    def begin_rows_log(self, client_id: int) -> RowsLog:
         """Let a subscriber get the rows of one moment, and nothing else, until it is moved."""
         assert self._main is not None
         last_id, there = self._main.store.last_batch_id(client_id), self._catch_ups.get(client_id)
@@ -134,8 +134,8 @@ class CatchUps:
         self._main.store.send_away(client_id, last_id)
         return held
 
-    def holding(self) -> dict[int, RowsLog]:
-        """Return those that `hold` made."""
+    def rows_logs(self) -> dict[int, RowsLog]:
+        """Return those that `begin_rows_log` made."""
         return {k: one for k, one in self._catch_ups.items() if isinstance(one, RowsLog)}
 
     def close(self, client_id: int) -> None:

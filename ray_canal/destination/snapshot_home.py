@@ -41,7 +41,7 @@ class SnapshotHome(Protocol):
         MetaUnavailable, NotSubscribed."""
         ...
 
-    def hold(self, client_id: int) -> None:
+    def begin_rows_log(self, client_id: int) -> None:
         """Let the subscriber get nothing but the rows of one moment from now on, until its snapshot
         has ended. Raises Void: there is no log now."""
         ...
@@ -68,7 +68,7 @@ def new_ledger(
 
 
 def after_acks(ledger: Ledger, tags: Sequence[SnapshotTag]) -> Ledger:
-    """Return the ledger once these chunks of its reading are acked."""
+    """Return the ledger once these chunks of its attempt are acked."""
     for tag in tags:
         if tag.table >= 0:
             ledger = ledger.acked(tag.table, tag.upto, tag.rows)

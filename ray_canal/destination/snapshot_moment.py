@@ -38,7 +38,7 @@ class MomentRun(SnapshotRun):
     """A SnapshotRun whose rows are all of one moment."""
 
     async def _attempt(self) -> None:
-        self.reading = ""  # what is acked of the last attempt from now on is void
+        self.attempt_name = ""  # what is acked of the last attempt from now on is void
         config = self.home.source_config()
         if config.snapshot.address:
             raise ConfigError(
@@ -49,7 +49,7 @@ class MomentRun(SnapshotRun):
             self.waits_for = why
             await asyncio.sleep(_TICK_S)
         # What it gets until the rows' place is known would lie behind that place.
-        self.home.hold(self._client_id)
+        self.home.begin_rows_log(self._client_id)
         within = self.home.table_filter(self._client_id)
         readers = [self._runtime.moment_reader(config) for _ in range(config.snapshot.readers)]
         reader = _MomentThread(config, self.ledger.wishes, within, readers)
@@ -69,10 +69,10 @@ class MomentRun(SnapshotRun):
                 self._client_id, ledger, source.server, source.position
             )
             self.ledger = ledger
-            name = ledger.reading_of(self._client_id)
-            self.reading = name
-            reading = SnapshotAttempt(self._client_id, ledger.id, ledger.attempt, name, {})
-            async with self._placing(log, reading) as placer:
+            name = ledger.attempt_name_of(self._client_id)
+            self.attempt_name = name
+            attempt = SnapshotAttempt(self._client_id, ledger.id, ledger.attempt, name, {})
+            async with self._placing(log, attempt) as placer:
                 await self._put_everything(config, placer, source, reader)
         finally:
             await reader.close()

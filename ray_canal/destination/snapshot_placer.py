@@ -74,16 +74,16 @@ class _Waiting:
 
 
 class SnapshotPlacer:
-    """One reading in one log. `failure`: why it is void: nothing more is placed then."""
+    """One snapshot attempt in one log. `failure`: why it is void: nothing more is placed then."""
 
-    def __init__(self, log: SnapshotLog, reading: SnapshotAttempt, runtime: Runtime) -> None:
+    def __init__(self, log: SnapshotLog, attempt: SnapshotAttempt, runtime: Runtime) -> None:
         self.log = log
-        self._reading = reading
+        self._attempt = attempt
         self._runtime = runtime
         self._sequencer = SnapshotSequencer[Stretch, EntryPosition]()
         self._waiting: dict[int, _Waiting] = {}
         self._reached = self._stood_at = log.store.last_position
-        self._ordinal = reading.attempt << ATTEMPT_SHIFT
+        self._ordinal = attempt.attempt << ATTEMPT_SHIFT
         self.failure: Exception | None = None
         self.is_complete = False
         """Everything is placed, so what comes to the log does not matter any more."""
@@ -120,8 +120,8 @@ class SnapshotPlacer:
 
     def is_void(self) -> bool:
         """Return whether nothing more can come of it."""
-        client_id, name = self._reading.client_id, self._reading.name
-        return self.failure is not None or self.log.store.reading_of(client_id) != name
+        client_id, name = self._attempt.client_id, self._attempt.name
+        return self.failure is not None or self.log.store.attempt_name_of(client_id) != name
 
     def is_between(self) -> bool:
         """Return whether the log ends between two transactions."""
@@ -141,14 +141,14 @@ class SnapshotPlacer:
 
     async def _note(self, chunk: LogChunk, payload: Payload) -> None:
         info = chunk.info
-        if any(name in self._reading.keys for name in info.tables):
+        if any(name in self._attempt.keys for name in info.tables):
             decoded = await self._runtime.load(payload)
             end = EntryPosition(info.head.journal_name, info.head.end_position)
             part = LogPart(info, decoded, 0, len(info.entries), True, end)
             try:
                 touched = await asyncio.to_thread(touched_keys, part, self._key_of)
             except TableMetaMismatch:
-                self.renamed |= _replaced(decoded, self._reading.keys)
+                self.renamed |= _replaced(decoded, self._attempt.keys)
                 raise
             if touched:
                 gtids = gtid_set_after("", info.gtids) if info.head.flavor == FLAVOR_MYSQL else ""
@@ -156,7 +156,7 @@ class SnapshotPlacer:
         self._reached = EntryPosition(info.head.journal_name, info.head.end_position)
 
     def _key_of(self, schema: str, table: str) -> Sequence[str] | None:
-        return self._reading.keys.get((schema, table))
+        return self._attempt.keys.get((schema, table))
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class SnapshotPlacer:
             await self._place_due()
 
     async def look(self) -> None:
-        """Place what a log that stands still has come far enough for. Raises what makes the reading
+        """Place what a log that stands still has come far enough for. Raises what makes the attempt
         void."""
         stood_at, self._stood_at = self._stood_at, self._reached
         if not self._sequencer.waiting or self._reached != stood_at:
@@ -199,7 +199,7 @@ class SnapshotPlacer:
         store, planned = self.log.store, one.planned
         place = store.last_position
         name = planned.order.table.meta.full_name
-        props = ((SNAPSHOT, self._reading.snapshot), (CHUNK, f"{name}/{number}"))
+        props = ((SNAPSHOT, self._attempt.snapshot), (CHUNK, f"{name}/{number}"))
         pieces = await one.reader.place(number, touched, self._at(place, props))
         if pieces is None:
             raise UnsupportedEvent(
@@ -210,7 +210,7 @@ class SnapshotPlacer:
             rows = int(info.entries["rows"].sum())
             is_last = index == len(pieces) - 1
             tag = SnapshotTag(
-                self._reading.name, planned.table, rows, info.arena_bytes,
+                self._attempt.name, planned.table, rows, info.arena_bytes,
                 planned.upto if is_last else None,
             )  # fmt: skip
             store.put(snapshot_chunk(info, place, tag), payload)
@@ -225,19 +225,19 @@ class SnapshotPlacer:
         self, info: ChunkInfo, payload: Payload, *, table: int = -1, ordinals: int = 1
     ) -> None:
         """Put a chunk at the log's end as it is: rows of a table, or what is of none. Raises
-        what made the reading void."""
+        what made the attempt void."""
         async with self.log.placing:
             if self.is_void():
                 raise self.failure or Void("the subscriber's log is another one now")
             rows, place = int(info.entries["rows"].sum()), self.log.store.last_position
-            tag = SnapshotTag(self._reading.name, table, rows, info.arena_bytes)
+            tag = SnapshotTag(self._attempt.name, table, rows, info.arena_bytes)
             self.log.store.put(snapshot_chunk(info, place, tag), payload)
             self.unacked_bytes += info.arena_bytes
             self._ordinal += ordinals
 
     def here(self, props: Props = ()) -> LogPlace:
         """Return the place of the next chunk at the log's end."""
-        shown = ((SNAPSHOT, self._reading.snapshot), *props)
+        shown = ((SNAPSHOT, self._attempt.snapshot), *props)
         return self._at(self.log.store.last_position, shown)
 
     def take_emptied(self) -> list[PlannedRange]:
@@ -254,15 +254,15 @@ class SnapshotPlacer:
         )  # fmt: skip
 
     async def mark(self, props: Props, ended: str = "") -> bool:
-        """Put a mark at the log's end; False: that is within a transaction, or the reading is
+        """Put a mark at the log's end; False: that is within a transaction, or the attempt is
         void. `ended`: the state that the snapshot is in once it is acked."""
         async with self.log.placing:
             if self.is_void() or not self.is_between():
                 return False
             place = self.log.store.last_position
-            at = self._at(place, ((SNAPSHOT, self._reading.snapshot), *props))
+            at = self._at(place, ((SNAPSHOT, self._attempt.snapshot), *props))
             info, chunk = mark_at(at, int(time.time()))
-            tag = SnapshotTag(self._reading.name, ended=ended, place=str(place))
+            tag = SnapshotTag(self._attempt.name, ended=ended, place=str(place))
             self.log.store.put(snapshot_chunk(info, place, tag), chunk)
             self._ordinal += 1
             return True

@@ -1,6 +1,6 @@
 """Reads the rows of a snapshot into one subscriber's log, from where it has come to until it ends.
 
-Each attempt begins at what was acked: a new plan, new connections, a new reading in the log that
+Each attempt begins at what was acked: a new plan, new connections, a new name in the log that
 the subscriber is at now. Whatever comes between (a restart, another log, DDL of a table that is
 read) makes the attempt void, and the next one begins: nothing is half read.
 """
@@ -81,7 +81,7 @@ class SnapshotRun:
         self.pace = Pace(home.source_config().snapshot)
         self.waits_for = "it begins"
         self._placer: SnapshotPlacer | None = None
-        self.reading = ""
+        self.attempt_name = ""
         """Names the attempt whose chunks count."""
         self._backoff = Backoff(home.source_config().source.reconnect_max_s)
         self._failed, self._failed_rows = 0, -1
@@ -142,7 +142,7 @@ class SnapshotRun:
                 self.ledger = self.ledger.with_table(number, table.restarted())
 
     async def _attempt(self) -> None:
-        self.reading = ""  # what is acked of the last attempt from now on comes again
+        self.attempt_name = ""  # what is acked of the last attempt from now on comes again
         log = await self._own_log()
         config = self.home.source_config()
         thread = BackendThread("snapshot plan")
@@ -158,11 +158,10 @@ class SnapshotRun:
             await self.home.keep(self._client_id, ledger)
             self.ledger = ledger
             keys = await thread.run(self._find_tables, plan)
-            reading = SnapshotAttempt(
-                self._client_id, ledger.id, ledger.attempt, ledger.reading_of(self._client_id), keys
-            )
-            self.reading = reading.name
-            async with self._placing(log, reading) as placer:
+            name = ledger.attempt_name_of(self._client_id)
+            attempt = SnapshotAttempt(self._client_id, ledger.id, ledger.attempt, name, keys)
+            self.attempt_name = name
+            async with self._placing(log, attempt) as placer:
                 await self._read(config, log, placer, plan, thread)
         finally:
             await thread.close(plan.close if plan is not None else _nothing)
@@ -189,12 +188,12 @@ class SnapshotRun:
 
     @contextlib.asynccontextmanager
     async def _placing(
-        self, log: LogPipeline, reading: SnapshotAttempt
+        self, log: LogPipeline, attempt: SnapshotAttempt
     ) -> AsyncIterator[SnapshotPlacer]:
         """A placer that sees what the log gets from now on."""
         async with log.placing:
-            log.store.begin_reading(self._client_id, reading.name)
-            placer = self._placer = SnapshotPlacer(log, reading, self._runtime)
+            log.store.begin_attempt(self._client_id, attempt.name)
+            placer = self._placer = SnapshotPlacer(log, attempt, self._runtime)
             log.taps.append(placer)
         try:
             yield placer
@@ -255,14 +254,14 @@ class SnapshotRun:
         await self.home.changed.wake()
 
     async def _until(self, placer: SnapshotPlacer, condition: Any) -> None:
-        """Return when it holds. Raises Void, what made the reading void."""
+        """Return when it holds. Raises Void, what made the attempt void."""
         while not condition():
             self.refuse_void(placer)
             await self.home.changed.wait(time.monotonic() + _TICK_S)
         self.refuse_void(placer)
 
     async def _unless_void(self, placer: SnapshotPlacer, work: Awaitable[T]) -> T:
-        """Await work, which ends when the reading becomes void."""
+        """Await work, which ends when the attempt becomes void."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
@@ -275,7 +274,7 @@ class SnapshotRun:
             await asyncio.gather(task, return_exceptions=True)
 
     def refuse_void(self, placer: SnapshotPlacer) -> None:
-        """Raises what made the reading void; Void: the subscriber's log is another one now, or
+        """Raises what made the attempt void; Void: the subscriber's log is another one now, or
         nobody wants it to go on."""
         if self.ledger.is_over:
             return
@@ -297,7 +296,7 @@ class SnapshotRun:
 
 
 class _Rows:
-    """One attempt's reading of all tables that are left."""
+    """One attempt to read all tables that are left."""
 
     def __init__(
         self,
@@ -322,7 +321,7 @@ class _Rows:
         ] = deque()
 
     async def read(self) -> None:
-        """Read, and place, everything. Raises what makes the reading void."""
+        """Read, and place, everything. Raises what makes the attempt void."""
         try:
             for number, table in enumerate(self._run.ledger.tables):
                 if not table.finished:

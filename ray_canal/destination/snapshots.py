@@ -73,7 +73,7 @@ class Snapshots:
 
     def log_of(self, client_id: int) -> LogPipeline | None:
         log = self._lookup.now(client_id)
-        if log is None or log.lost or log.ended or log.store.reading_of(client_id) is None:
+        if log is None or log.lost or log.ended or log.store.attempt_name_of(client_id) is None:
             return None
         return log
 
@@ -91,17 +91,17 @@ class Snapshots:
                 raise Void("the snapshot is not to go on")
             await table.save(dataclasses.replace(known, snapshot=ledger.to_json()))
 
-    def hold(self, client_id: int) -> None:
+    def begin_rows_log(self, client_id: int) -> None:
         if self._state.log.pipeline is None:
             raise Void("the destination has no log now")
-        self._catch_ups.hold(client_id)
+        self._catch_ups.begin_rows_log(client_id)
 
     async def begin_rows(
         self, client_id: int, ledger: Ledger, server: str, place: EntryPosition
     ) -> LogPipeline:
         table, identity = self._state.subscribers, self._state.log.identity
         async with table.turn(client_id):
-            known, held = table.get(client_id), self._catch_ups.holding().get(client_id)
+            known, held = table.get(client_id), self._catch_ups.rows_logs().get(client_id)
             there = _ledger(known)
             goes_on = there is not None and there.id == ledger.id and there.state == RUNNING
             if held is None or not goes_on or server != identity.server_uuid:
@@ -117,7 +117,7 @@ class Snapshots:
         """Let a subscriber go on from its cursor: its snapshot has ended."""
         table = self._state.subscribers
         async with table.turn(client_id):
-            if client_id in self._catch_ups.holding():
+            if client_id in self._catch_ups.rows_logs():
                 await self._operations.move(table.get(client_id))
         await self.changed.wake()
 
@@ -131,7 +131,7 @@ class Snapshots:
         if run is not None:
             return run.after(tags).to_json()
         ledger = _ledger(known)  # it was paused, and its last rows are acked now
-        if ledger is None or ledger.reading_of(known.client_id) != tags[-1].reading:
+        if ledger is None or ledger.attempt_name_of(known.client_id) != tags[-1].attempt_name:
             return known.snapshot
         return after_acks(ledger, tags).to_json()
 
@@ -143,7 +143,7 @@ class Snapshots:
 
     def _run_of(self, client_id: int, tags: list[SnapshotTag]) -> SnapshotRun | None:
         found = self._runs.get(client_id)
-        if not tags or found is None or found[0].reading != tags[-1].reading:
+        if not tags or found is None or found[0].attempt_name != tags[-1].attempt_name:
             return None
         return found[0]
 
@@ -287,7 +287,7 @@ class Snapshots:
                 run = self._new_run(client_id, ledger)
                 self._runs[client_id] = run, asyncio.create_task(self._live(run))
 
-        for client_id in self._catch_ups.holding():
+        for client_id in self._catch_ups.rows_logs():
             held = known.get(client_id)
             ledger = None if held is None else _ledger(held)
             if ledger is None or ledger.state != RUNNING or ledger.mode != CONSISTENT:

@@ -86,7 +86,7 @@ class SubscriberService:
             await self._admit(client_id)
         except UNUSABLE_CURSOR:
             with contextlib.suppress(CanalError):
-                await self._take_hold(client_id, holder)
+                await self._assign(client_id, holder)
             raise
         async with self._table.turn(client_id):
             await self._lifecycle.ready_pipeline(wanted=True)
@@ -143,8 +143,8 @@ class SubscriberService:
         mode = self._state.config.now.snapshot.mode
         return new_ledger(reason="initial", mode=mode).to_json()
 
-    async def _take_hold(self, client_id: int, holder: str) -> None:
-        """Give a subscriber whose cursor is of no use to this holder, who may then remove it."""
+    async def _assign(self, client_id: int, holder: str) -> None:
+        """Make this the holder of a subscriber whose cursor is of no use; it may remove that."""
         async with self._table.turn(client_id):
             known = (await self.records()).get(client_id)
             if known is not None and known.holder != holder:

@@ -89,20 +89,20 @@ class EventStore:
         order = self.order
         return order.knows(position) and order.key(position) >= order.key(self.first_position)
 
-    def begin_reading(self, client_id: int, reading: str) -> None:
-        """Let the subscriber see chunks of this reading, and of no other. Raises NotSubscribed."""
-        self._subscriber(client_id).begin_reading(reading)
+    def begin_attempt(self, client_id: int, attempt_name: str) -> None:
+        """Let the subscriber see chunks of this attempt, and of no other. Raises NotSubscribed."""
+        self._subscriber(client_id).begin_attempt(attempt_name)
 
-    def reading_of(self, client_id: int) -> str | None:
-        """The reading whose chunks the subscriber sees; empty: of none. None: it is not here."""
+    def attempt_name_of(self, client_id: int) -> str | None:
+        """The attempt whose chunks the subscriber sees; empty: of none. None: it is not here."""
         known = self._subscribers.get(client_id)
-        return None if known is None else known.reading
+        return None if known is None else known.attempt_name
 
     def read_chunks(self, client_id: int, batch_id: int) -> list[SnapshotTag]:
         """The chunks that were read for the subscriber and are done with once this batch is acked.
         Raises what `ack` would raise."""
         subscriber, mark = self._outstanding(client_id, batch_id)
-        return self._ring.tags(mark.start, mark.end, subscriber.reading)
+        return self._ring.tags(mark.start, mark.end, subscriber.attempt_name)
 
     def flush(self) -> bool:
         """Make visible what is still gathered, as nothing more can come, or the log is full of it;
@@ -177,12 +177,12 @@ class EventStore:
         self._drop(self._ring.trim(self._ring.first_end))
         return True
 
-    def hold_place(self, client_id: int) -> None:
+    def reserve_place(self, client_id: int) -> None:
         """Keep the log from its oldest entry on for a subscriber that is about to come."""
         self._places[client_id] = self._ring.first_sequence
 
     def has_place(self, client_id: int) -> bool:
-        """Return whether the log is kept for this subscriber (`hold_place`)."""
+        """Return whether the log is kept for this subscriber (`reserve_place`)."""
         return client_id in self._places
 
     def release_place(self, client_id: int) -> None:
@@ -433,7 +433,7 @@ class EventStore:
         """Drop chunks that every subscriber is done with."""
         if not self._subscribers:
             return
-        needed = min(s.holds for s in self._subscribers.values())
+        needed = min(s.needed_from for s in self._subscribers.values())
         self._drop(self._ring.trim(min([needed, *self._places.values()])))
 
     def _drop(self, slots: list[Slot]) -> None:

@@ -175,12 +175,16 @@ class Ring:
             return slot.after.timestamp or None
         return int(slot.chunk.info.entries["timestamp"][sequence - slot.first]) or None
 
-    def tags(self, start: int, end: int, reading: str) -> list[SnapshotTag]:
-        """The tags of this reading of slots that end in this range of log sequences."""
-        if not reading:
+    def tags(self, start: int, end: int, attempt_name: str) -> list[SnapshotTag]:
+        """The tags of this attempt of slots that end in this range of log sequences."""
+        if not attempt_name:
             return []
         slots = itertools.takewhile(lambda slot: slot.end <= end, self.since(start))
-        return [slot.tag for slot in slots if slot.tag is not None and slot.tag.reading == reading]
+        return [
+            slot.tag
+            for slot in slots
+            if slot.tag is not None and slot.tag.attempt_name == attempt_name
+        ]
 
     def at(self, first: int) -> Slot | None:
         """The slot that begins at this log sequence, if it is still there."""

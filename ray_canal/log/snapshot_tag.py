@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTag:
-    """Whose a chunk is, and what is done once it is acked. `reading`: names one attempt of one
-    subscriber's snapshot; nobody else sees the chunk. `rows` of the table `table` of the
+    """Whose a chunk is, and what is done once it is acked. `attempt_name`: of the
+    subscriber's snapshot attempt; nobody else sees the chunk. `rows` of the table `table` of the
     snapshot, with a key up to `upto` (None: the range goes on in the next chunk). `ended`: the
     snapshot's state from here on, at `place`."""
 
-    reading: str
+    attempt_name: str
     table: int = -1
     rows: int = 0
     size_bytes: int = 0

@@ -38,7 +38,7 @@ class Spilling:
         slot = self._ring.first_in_memory()
         if slot is None or slot.chunk is None:
             return None
-        needing = [s for s in subscribers if s.holds < slot.end]
+        needing = [s for s in subscribers if s.needed_from < slot.end]
         if not needing:
             return None
         if not all(s.terms.may_spill for s in needing) and not any(map(needs_more, needing)):
@@ -59,7 +59,7 @@ class Spilling:
         if slot is None or slot.on_disk:
             return False
         for subscriber in subscribers:
-            if subscriber.holds < slot.end:
+            if subscriber.needed_from < slot.end:
                 subscriber.view(slot)
                 subscriber.reduce(slot)
         self._ring.move_to_disk(slot, segment, disk_bytes, len(subscribers))
@@ -89,7 +89,7 @@ class Spilling:
         slot = self._ring.first_in_memory()
         if slot is None:
             return []
-        needing = [s for s in subscribers if s.holds < slot.end]
+        needing = [s for s in subscribers if s.needed_from < slot.end]
         if any(s.terms.policy == "block" and not s.terms.may_spill for s in needing):
             return []
         found = [client_id for client_id, first in places.items() if first < slot.end]
@@ -102,7 +102,7 @@ class Spilling:
         slot = self._ring.first_in_memory()
         if slot is None:
             return []
-        needing = {s.client_id: s.holds for s in subscribers} | dict(places)
+        needing = {s.client_id: s.needed_from for s in subscribers} | dict(places)
         first = min(needing.values(), default=slot.end)
         return sorted(i for i, holds in needing.items() if holds == first < slot.end)
 

@@ -109,7 +109,7 @@ class Subscriber:
     void_up_to: int = field(init=False)  # batches up to this id are of an earlier place
     kept: int | None = None
     reached: EntryPosition | None = None  # the cursor of its last ack
-    reading: str = ""  # of rows that are read for it (SnapshotTag)
+    attempt_name: str = ""  # of rows that are read for it (SnapshotTag)
     marks: OrderedDict[int, Mark] = field(default_factory=OrderedDict)
     _views: dict[int, View] = field(default_factory=dict)
     # From this log sequence on nothing is at or before the cursor any more; None: not reached yet.
@@ -119,7 +119,7 @@ class Subscriber:
         self.void_up_to = self.last_batch_id
 
     @property
-    def holds(self) -> int:
+    def needed_from(self) -> int:
         """Return the log sequence from which on it needs the log."""
         return self.acked if self.kept is None else self.kept
 
@@ -129,9 +129,9 @@ class Subscriber:
             self.terms = terms
             self._views.clear()
 
-    def begin_reading(self, reading: str) -> None:
-        """See chunks of this reading alone, from the next get on."""
-        self.reading = reading
+    def begin_attempt(self, attempt_name: str) -> None:
+        """See chunks of this snapshot attempt alone, from the next get on."""
+        self.attempt_name = attempt_name
         self._views.clear()
 
     def view(self, slot: Slot) -> View | None:
@@ -158,7 +158,7 @@ class Subscriber:
 
     def _is_own(self, slot: Slot) -> bool:
         """Return whether the slot has rows that were read for this subscriber."""
-        return slot.tag is not None and slot.tag.reading == self.reading
+        return slot.tag is not None and slot.tag.attempt_name == self.attempt_name
 
     def forget(self, slot: Slot) -> None:
         """The slot has left the log."""

@@ -113,7 +113,7 @@ class Ledger:
         """Return whether it is done, failed or cancelled."""
         return self.state in ENDED
 
-    def reading_of(self, client_id: int) -> str:
+    def attempt_name_of(self, client_id: int) -> str:
         """The name of this attempt, of this subscriber: no other one has it."""
         return f"{client_id}:{self.id}:{self.attempt}"
 

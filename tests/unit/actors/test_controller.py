@@ -31,7 +31,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SmallCluster:
     for each in (module, homes):
         monkeypatch.setattr(each, "cluster_nodes", lambda: [HEAD])
     found = SmallCluster(monkeypatch)
-    found.born = lambda actor: {"hold": {}}
+    found.born = lambda actor: {"reconcile": {}}
     return found
 
 
@@ -141,17 +141,17 @@ def test_one_that_answered_and_does_not_now_is_replaced(
         await actor.apply(config("a", stall_s=1.0).model_dump_json())
         actor._stall_s = 0.05
         [process] = cluster.actors.values()
-        process.answers["hold"] = SILENT
+        process.answers["reconcile"] = SILENT
         await actor._check()
         assert cluster.killed == [], "it has not answered yet: it may still be starting"
-        process.answers["hold"] = {}
+        process.answers["reconcile"] = {}
         await actor._check()
-        process.answers["hold"] = ActorDiedError()
+        process.answers["reconcile"] = ActorDiedError()
         await actor._check()
         assert cluster.killed == [], "Ray restarts it"
-        process.answers["hold"] = {}
+        process.answers["reconcile"] = {}
         await actor._check()
-        process.answers["hold"] = SILENT
+        process.answers["reconcile"] = SILENT
         await actor._check()
         await actor._check()
         assert cluster.killed == [(process.name, False)], "once: the next life may take its time"
@@ -184,7 +184,7 @@ def test_of_a_process_that_ends_often_each_gets_its_own(
             Starts("ns").note(common.name)
         await actor._check()
         assert cluster.killed == [(common.name, True)]
-        held = {each.name: each.called("hold") for each in cluster.actors.values()}
+        held = {each.name: each.called("reconcile") for each in cluster.actors.values()}
         assert sorted(given[0][0] for given in held.values()) == [["a"], ["b"]]
 
     run(story, monkeypatch)

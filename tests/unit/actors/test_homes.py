@@ -173,7 +173,7 @@ class Actor:
 
     def __init__(self, name: str, calls: list[tuple[str, str, Any]]) -> None:
         self.name = name
-        for method in ("hold", "drop"):
+        for method in ("reconcile", "drop"):
             setattr(self, method, self._remote(method, calls))
 
     def _remote(self, method: str, calls: list[tuple[str, str, Any]]) -> Any:
@@ -212,9 +212,9 @@ def test_a_draining_node_is_left_in_order(world: World, monkeypatch: pytest.Monk
     asyncio.run(run())
     assert world.table.places["a"].home == Home("canal-store:a@cccccccccccc", 1, next_node.id)
     assert calls == [
-        ("new", "hold", [], "a"),
+        ("new", "reconcile", [], "a"),
         ("old", "drop", "a", "c"),
-        ("new", "hold", ["a"], "c"),
+        ("new", "reconcile", ["a"], "c"),
     ]
     assert ended == ["old"]
     assert not world.homes._moving

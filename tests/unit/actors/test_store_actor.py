@@ -59,7 +59,7 @@ def test_its_constructor_takes_up_what_has_its_place_here(
         placed(tmp_path, "a", HERE)
         placed(tmp_path, "b", ELSEWHERE)
         actor = await made()
-        assert list(await actor.hold(["a", "b"])) == ["a"]
+        assert list(await actor.reconcile(["a", "b"])) == ["a"]
         assert await actor.call("a", "subscribe", SUBSCRIBE)
         found = await actor.call("a", "subscribers")
         assert [each["client_id"] for each in found] == [7]

@@ -189,4 +189,4 @@ def test_other_failures_reach_the_loop(connector_of: Any) -> None:
 
 
 def test_an_empty_message_holds_nothing() -> None:
-    Message(MessageHead(EMPTY_BATCH, 1), lambda _: pytest.fail("there is nothing")).hold()
+    Message(MessageHead(EMPTY_BATCH, 1), lambda _: pytest.fail("there is nothing")).fetch()

@@ -64,14 +64,14 @@ def test_batches_of_an_earlier_epoch_are_not_asked_for() -> None:
 
 def test_a_loop_that_is_left_gives_its_batch_back_once() -> None:
     one, gone = session()
-    one.in_hand = 3
+    one.yielded = 3
     one.leave_loop()
     one.leave_loop()
     assert gone.again == [3]
     assert not one.leave(3)  # another loop has done that
-    one.in_hand = 4
+    one.yielded = 4
     assert one.leave(4)
-    one.in_hand, one.done = 5, (5, 1)  # the body went through: its ack goes with the next get
+    one.yielded, one.done = 5, (5, 1)  # the body went through: its ack goes with the next get
     assert not one.leave(5)
     assert one.poll(10, 1.0).done == (5, 1)
     one.settle(6)

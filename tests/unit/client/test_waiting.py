@@ -34,9 +34,9 @@ def message(seen: list[str], *, untracked: bool) -> Message:
 
 async def _story(waiting: Waiting) -> list[Any]:
     seen: list[Any] = [await waiting.call(DestinationApi.touch, ClientRequest(client_id=7))]
-    await waiting.hold(message(seen, untracked=True), always=False)
-    await waiting.hold(message(seen, untracked=False), always=False)
-    await waiting.hold(message(seen, untracked=False), always=True)
+    await waiting.fetch(message(seen, untracked=True), always=False)
+    await waiting.fetch(message(seen, untracked=False), always=False)
+    await waiting.fetch(message(seen, untracked=False), always=True)
 
     async def work() -> None:
         seen.append("worked")

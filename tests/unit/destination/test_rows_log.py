@@ -29,21 +29,21 @@ async def story(folder: Path) -> None:
         void = await take(destination, CLIENT, ack=False)
         assert void is not None
         catch_ups, table = destination.api._catch_ups, destination.state.subscribers
-        held = catch_ups.hold(CLIENT)
+        held = catch_ups.begin_rows_log(CLIENT)
         assert isinstance(held, RowsLog)
-        assert catch_ups.holding() == {CLIENT: held}
+        assert catch_ups.rows_logs() == {CLIENT: held}
         cursor = table.get(CLIENT).cursor
         assert cursor is not None
         log = held.begin(cursor)
         assert log.store.last_position == cursor.position
         assert await take(destination, CLIENT) is None
-        assert catch_ups.holding() == {CLIENT: held}  # its call did not take it back into the log
+        assert catch_ups.rows_logs() == {CLIENT: held}  # its call did not take it back into the log
         with pytest.raises(InstanceRestarted):
             await destination.ack(CLIENT, void.id, void.epoch)
 
         destination.api._snapshots.poke()
         rest = await drain(destination, CLIENT)
-        assert catch_ups.holding() == {}
+        assert catch_ups.rows_logs() == {}
         assert void.id < rest[0].id
         assert rest[0].start == void.start
 
@@ -52,7 +52,7 @@ def test_until_the_place_is_known_calls_wait(tmp_path: Path) -> None:
     async def waits() -> None:
         async with destination_of(tmp_path) as destination:
             await destination.subscribe(CLIENT, ALL)
-            destination.api._catch_ups.hold(CLIENT)
+            destination.api._catch_ups.begin_rows_log(CLIENT)
             assert await drain(destination, CLIENT)  # released, as it has no snapshot
 
     run(waits())

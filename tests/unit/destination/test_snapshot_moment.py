@@ -73,14 +73,14 @@ class Load:
 class MomentHome(Home):
     held = 0
 
-    def hold(self, client_id: int) -> None:
+    def begin_rows_log(self, client_id: int) -> None:
         self.held += 1
 
     async def begin_rows(
         self, client_id: int, ledger: Ledger, server: str, place: EntryPosition
     ) -> LogPipeline:
         assert (server, self.held) == ("here", ledger.attempt)
-        self.log.store.begin_reading(CLIENT, "")
+        self.log.store.begin_attempt(CLIENT, "")
         return self.log
 
 
@@ -110,7 +110,7 @@ async def taken(settings: dict[str, Any]) -> tuple[MomentRun, list[tuple[int, in
                 entries = part.payload.events[part.first : part.last]
                 found += [(int(e["event_type"]), int(e["rows"])) for e in entries]
             log.store.ack(CLIENT, batch.id)
-            if tags and tags[-1].reading == run.reading:
+            if tags and tags[-1].attempt_name == run.attempt_name:
                 run.acked(tags)
         await task
         return run, [one for one in found if one[0]]

@@ -110,7 +110,7 @@ def planned(number: int, name: tuple[str, str]) -> PlannedRange:
 
 
 def of_keys(keys: dict[tuple[str, str], tuple[str, ...]], log: Log) -> SnapshotPlacer:
-    log.store.begin_reading(1, "1:s:2")
+    log.store.begin_attempt(1, "1:s:2")
     return SnapshotPlacer(log, SnapshotAttempt(1, "s", 2, "1:s:2", keys), LocalRuntime())
 
 
@@ -198,7 +198,7 @@ async def keys_are_told() -> None:
     assert expected
 
 
-@pytest.mark.parametrize("voided", ["reading", "failure"])
+@pytest.mark.parametrize("voided", ["attempt", "failure"])
 def test_nothing_more_is_placed_by_who_is_void(voided: str) -> None:
     asyncio.run(void(voided))
 
@@ -207,8 +207,8 @@ async def void(voided: str) -> None:
     log, reader = Log(chunk_bytes=4096), Reader()
     placer = of_keys({("d", "t"): ("id",)}, log)
     assert await placer.mark((("snapshotMark", "SNAPSHOT_BEGIN"),))
-    if voided == "reading":
-        log.store.begin_reading(1, "1:s:3")
+    if voided == "attempt":
+        log.store.begin_attempt(1, "1:s:3")
     else:
         placer.failure = TableMetaMismatch("altered")
     read = RangeRead(1, 5, 900, NOTHING_SEEN, log.store.last_position, 0.1)

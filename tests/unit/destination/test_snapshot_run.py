@@ -206,7 +206,7 @@ class Consumer:
             tags = store.read_chunks(CLIENT, batch.id)
             store.ack(CLIENT, batch.id)
             self.tags += tags
-            if tags and tags[-1].reading == self._run.reading:
+            if tags and tags[-1].attempt_name == self._run.attempt_name:
                 self._run.acked(tags)
 
 
@@ -288,7 +288,7 @@ async def another_log() -> None:
         consumer = Consumer(log, run)
         await consumer.until(lambda: run.ledger.rows >= 4 * ROWS)
         done = run.ledger.tables[0].done
-        log.store.begin_reading(CLIENT, "")  # as who comes back from elsewhere
+        log.store.begin_attempt(CLIENT, "")  # as who comes back from elsewhere
         await consumer.until(lambda: run.ledger.is_over)
         await task
     assert run.ledger.state == DONE

@@ -70,8 +70,8 @@ def test_what_may_be_done_in_which_state() -> None:
 
 def test_names_differ_and_count_for_one_subscriber_and_attempt() -> None:
     assert new_ledger().id != new_ledger().id
-    assert ledger().reading_of(7) == READING
-    assert replace(ledger(), attempt=2).reading_of(7) != READING
+    assert ledger().attempt_name_of(7) == READING
+    assert replace(ledger(), attempt=2).attempt_name_of(7) != READING
 
 
 def test_binlog_files_have_no_rows_to_read(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ class Simulation:
             return False
         main = self.main.store
         if log.store.last_position >= main.first_position and not main.has_place(client_id):
-            main.hold_place(client_id)
+            main.reserve_place(client_id)
         return True
 
     def detach(self, client_id: int) -> None:

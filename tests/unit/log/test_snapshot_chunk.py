@@ -64,7 +64,7 @@ class Log:
 def test_one_subscriber_sees_them_where_they_are(transactions: bool) -> None:
     log = Log(transactions)
     log.transaction()
-    log.store.begin_reading(1, "r")
+    log.store.begin_attempt(1, "r")
     tags = [SnapshotTag("r", 0, 7), SnapshotTag("r", 0, 7, upto=("9",))]
     for tag in tags:
         log.read(tag)
@@ -82,7 +82,7 @@ def test_who_has_acked_some_of_them_restarts_at_their_place() -> None:
     log.transaction()
     log.take(1)
     place = log.store.last_position
-    log.store.begin_reading(1, "r")
+    log.store.begin_attempt(1, "r")
     log.read(SnapshotTag("r", 0, 7, upto=("9",)))
     batch = log.store.get(1, 0)
     assert batch is not None
@@ -98,31 +98,31 @@ def test_who_has_acked_some_of_them_restarts_at_their_place() -> None:
 def test_a_new_reading_hides_the_chunks_of_the_one_before() -> None:
     log = Log()
     log.transaction()
-    log.store.begin_reading(1, "r1")
+    log.store.begin_attempt(1, "r1")
     log.read(SnapshotTag("r1", 0, 7, upto=("9",)))
     batch = log.store.get(1, 100_000)
     assert batch is not None
-    log.store.begin_reading(1, "r2")
+    log.store.begin_attempt(1, "r2")
     assert log.store.read_chunks(1, batch.id) == []
     log.store.rollback(1)
     log.read(SnapshotTag("r2", 0, 7, upto=("9",)))
     payloads, tags, _ = log.take(1)
     assert payloads == ["streamed", "read"]
-    assert [tag.reading for tag in tags] == ["r2"]
+    assert [tag.attempt_name for tag in tags] == ["r2"]
 
 
 def test_who_comes_anew_at_their_place_does_not_see_them() -> None:
     log = Log()
     log.transaction()
-    log.store.begin_reading(1, "r")
+    log.store.begin_attempt(1, "r")
     log.read(SnapshotTag("r", 0, 7, upto=("9",)))
     log.store.subscribe(3, Terms(TableFilter()), log.store.last_position)
-    assert log.store.reading_of(3) == ""
-    assert log.store.reading_of(4) is None
+    assert log.store.attempt_name_of(3) == ""
+    assert log.store.attempt_name_of(4) is None
     log.transaction()
     assert log.take(3)[0] == ["streamed"]
     with pytest.raises(NotSubscribed):
-        log.store.begin_reading(4, "r")
+        log.store.begin_attempt(4, "r")
 
 
 def test_a_full_log_keeps_them_for_who_waits_at_their_place() -> None:
@@ -131,7 +131,7 @@ def test_a_full_log_keeps_them_for_who_waits_at_their_place() -> None:
     log.transaction()
     log.take(1)
     log.take(2)
-    log.store.begin_reading(1, "r")
+    log.store.begin_attempt(1, "r")
     log.read(SnapshotTag("r", 0, 7, upto=("9",)))
     log.store.has_room(1 << 40)
     log.store.skip(2)
