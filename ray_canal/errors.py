@@ -27,9 +27,9 @@
     │   ├── TransactionTooLarge      a whole transaction is larger than the subscriber takes
     │   ├── SubscriberReplaced       somebody else has subscribed under this client id
     │   └── AccessDenied             the user of a connection has no right to do this
-    └── InstanceError                the destination's state
+    └── InstanceError                the state of a destination (Canal: instance)
         ├── InstanceNotFound         no such destination
-        ├── InstanceNotRunning       (retryable) the instance is stopped or starting
+        ├── InstanceNotRunning       (retryable) the destination is stopped or starting
         │   └── MetaUnavailable      (retryable) where cursors live cannot be reached
         ├── InstanceRestarted        (retryable) it restarted: earlier batch ids are void
         │   └── EpochLost            (retryable) where cursors live, our epoch was forgotten

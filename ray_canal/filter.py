@@ -97,7 +97,7 @@ def without_common(patterns: list[str], tables: str) -> list[str]:
 
 
 class TableFilter:
-    """The tables that pass. `within` is another white list (the instance's) that must admit it
+    """The tables that pass. `within` is another white list (the destination's) that must admit it
     too."""
 
     def __init__(self, tables: str = "", black_tables: str = "", within: str = "") -> None:

@@ -18,9 +18,9 @@ _AT_MOST = (
     ("latency", ("tcp", "p50_ms"), "commit to client by TCP, p50, under load", "ms", 3.0),
     ("latency", ("foreachBatch", "p50_ms"), "commit to foreachBatch, p50", "ms", 500.0),
     ("latency", ("foreachBatch", "p99_ms"), "commit to foreachBatch, p99", "ms", 1500.0),
-    ("instance", ("memory_mb",), "memory of an instance beyond its log", "MB", 400.0),
+    ("instance", ("memory_mb",), "memory of a destination beyond its log", "MB", 400.0),
     ("instance", ("start_s",), "start to first row, warm", "s", 5.0),
-    ("instance", ("idle_cpu_percent",), "CPU of an idle instance", "% of a core", 1.0),
+    ("instance", ("idle_cpu_percent",), "CPU of an idle destination", "% of a core", 1.0),
 )
 _AT_LEAST = (("spark", ("rows_per_s",), "rows counted by Spark", "rows/s", 400_000.0),)
 

@@ -112,7 +112,7 @@ def instance(made: Made, idle_s: float, telling: Telling) -> Figures:
     its CPU while nothing happens, and seconds from `ray-canal start` on a running cluster to the
     first row in a client's hands."""
     with source(made) as served, cluster_of("plain") as cluster:
-        telling("memory of an instance")
+        telling("memory of a destination")
         port = served.server.port
         cluster.tell({"do": "standing", "port": port, "rows": made.rows})
         cluster.wait("end", RUN_S)
@@ -124,7 +124,7 @@ def instance(made: Made, idle_s: float, telling: Telling) -> Figures:
         memory = {f"{name} {pid}": round(private_mb(pid), 1) for pid, name in own.items()}
         time.sleep(_UNUSED_S)
         idle_mb = sum(map(private_mb, own))
-        telling(f"CPU of an idle instance, {idle_s:.0f} s")
+        telling(f"CPU of an idle destination, {idle_s:.0f} s")
         before = cpu_s(own), cpu_s(rays)
         time.sleep(idle_s)
         used = cpu_s(own) - before[0], cpu_s(rays) - before[1]

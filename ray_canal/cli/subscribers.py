@@ -64,7 +64,7 @@ def filter_(
     tables: Annotated[str, typer.Argument(help="Canal regex list over schema.table.")] = "",
     client_id: ClientId = 1001,
     instance: Annotated[
-        bool, typer.Option("--instance", help="The instance's own filter, not a subscriber's.")
+        bool, typer.Option("--instance", help="The destination's own filter ([instance.filter]).")
     ] = False,
     keys: Annotated[
         list[str] | None,
@@ -85,7 +85,7 @@ def filter_(
         if tables:
             changes["tables"] = tables
         found = canal.set_instance_filter(destination, namespace=namespace, **changes)
-        answer(found, f"{destination}: the instance reads {found['tables']}", as_json=as_json)
+        answer(found, f"{destination}: the destination reads {found['tables']}", as_json=as_json)
         return
     canal.set_filter(destination, tables, client_id=client_id, namespace=namespace)
     found = {"client_id": client_id, "filter": tables}

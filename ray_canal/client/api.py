@@ -290,7 +290,7 @@ def set_instance_filter(
 
     It counts for all that lies behind each subscriber's cursor when this returns, and durably,
     until the configuration's own [instance.filter] is another one. Batches that are outstanding are
-    void, as after a restart of the instance. Returns the whole filter. Raises InstanceNotFound,
+    void, as after a restart of the destination. Returns the whole filter. Raises InstanceNotFound,
     ConfigError: a bad key or value; Fenced.
     """
     return call_once(destination, namespace, DestinationApi.change_instance_filter, changes)

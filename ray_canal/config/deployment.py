@@ -166,7 +166,7 @@ class CanalConfig(Section):
 
     @model_validator(mode="after")
     def _nodes_fit(self) -> CanalConfig:
-        """Let each instance know its nodes, and refuse those that would lose its records."""
+        """Let each destination know its nodes, and refuse those that would lose its records."""
         for instance in self.instance:
             if not instance.node:
                 default = HEAD if instance.source.files else self.ray.node

@@ -200,7 +200,7 @@ def _failed(look: _Look) -> Diagnosis | None:
 
 def _starting(look: _Look) -> Diagnosis | None:
     state = look("state")
-    if state == "resting":
+    if state == "idle":
         return look.says(
             "ok", "source", "it is idle because nobody has subscribed", [],
             'subscribe, or set `runs = "always"` to fill the log for nobody',

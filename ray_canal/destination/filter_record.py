@@ -1,4 +1,4 @@
-"""The instance's own filter, which may be changed at run time: what counts now, and its record.
+"""The destination's own filter, which may be changed at run time: what counts now, and its record.
 
 The record keeps what the configuration said when it was written. Where the configuration says
 something else since, that counts, and the record goes.
@@ -32,9 +32,9 @@ class FilterRecord:
             configured = FilterConfig.model_validate(tree["configured"])
             self.now = FilterConfig.model_validate(tree["now"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"the record of the instance's filter cannot be read ({error})").at(
-                destination=self._destination
-            ) from None
+            raise ConfigError(
+                f"the record of the destination's filter cannot be read ({error})"
+            ).at(destination=self._destination) from None
         if configured != self._configured:
             self.now, self._out_of_date = self._configured, True
 

@@ -15,16 +15,16 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ray_canal.destination.activity import Activity
+from ray_canal.destination.admission import Admission, oldest_cursor, oldest_in
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.failures import about_subscribers, raised_again
 from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.placement import Placement, oldest_cursor, oldest_in
 from ray_canal.destination.second_look import SecondLook
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import (
     FAILED,
     FINISHED,
-    RESTING,
+    IDLE,
     RUNNING,
     STARTING,
     STOPPED,
@@ -102,7 +102,7 @@ class Lifecycle:
         if not self._wanted:
             await self._close_pipelines()
             self._log.start = None
-            await self._supervisor.set(RESTING, None)
+            await self._supervisor.set(IDLE, None)
             while not self._wanted:
                 await self._state.changed.wait()
         await self._supervisor.set(STARTING, None)
@@ -113,13 +113,13 @@ class Lifecycle:
         state, records, log = self._state, self._state.records, self._log
         known = await records.cursors.load()
         expired = {client_id for client_id, one in known.items() if one.expired}
-        placement = Placement(known, {*self._catch_ups.unserved, *expired})
+        admission = Admission(known, {*self._catch_ups.unserved, *expired})
         pipeline = log.opening = LogPipeline(
             state.config.now, state.folders.new(), state.changed, self._catch_ups.detach,
             state.runtime,
         )  # fmt: skip
         kept_schemas = await records.schemas.records()
-        start, identity, new_schemas = await self._open(pipeline, placement, kept_schemas)
+        start, identity, new_schemas = await self._open(pipeline, admission, kept_schemas)
         log.delivered = None
         # An owner that has lost the destination to another one does not take it back.
         epoch = await state.guard.take_new()
@@ -134,22 +134,22 @@ class Lifecycle:
         await state.subscribers.load()
         # Before a cursor moves: from its new place on, nobody would read the catalog again.
         await records.schemas.append(new_schemas)
-        for client_id, cursor, place in placement.placed(start):
+        for client_id, cursor, place in admission.placed(start):
             await state.subscribers.move_cursor(client_id, cursor, LogPosition(identity, place))
         oldest = oldest_in(state.subscribers.known, identity, start.position)
         await records.schemas.keep_from(oldest, identity, [*kept_schemas, *new_schemas])
-        if placement.is_outdated(state.subscribers.known, start, identity):
+        if admission.is_outdated(state.subscribers.known, start, identity):
             # Subscribed or acked in the old log while the new one was opened: once more, with all.
             await self._supervisor.set(STARTING, None)
             return False
-        if placement.cursors or not self.keeps_start:
+        if admission.cursors or not self.keeps_start:
             await records.cursors.run(records.start.forget, epoch)
         else:
             began = LogPosition(identity, start.position)
             await records.cursors.run(records.start.save, epoch, began)
         pipeline.begin(start.position, batch_ids_from)
         log.pipeline = pipeline
-        self._let_in(pipeline, placement, start)
+        self._let_in(pipeline, admission, start)
         log.opening = None
         return await self._serve(pipeline)
 
@@ -175,26 +175,26 @@ class Lifecycle:
         return True
 
     async def _open(
-        self, pipeline: LogPipeline, placement: Placement, schemas: Sequence[SchemaRecord]
+        self, pipeline: LogPipeline, admission: Admission, schemas: Sequence[SchemaRecord]
     ) -> tuple[Start, SourceIdentity, tuple[SchemaRecord, ...]]:
         """Stand at the source. Raises SourceError kinds: of a cursor, if no other can be served."""
         records, table = self._state.records, self._state.subscribers
         options = StartOptions(
             partial=True,
             reach_bytes=self._state.config.now.store.capacity_bytes,
-            unattended=None if placement.cursors else await self._kept_start(),
+            unattended=None if admission.cursors else await self._kept_start(),
             newest=await records.cursors.run(records.timeline.newest),
         )
         delivered = "" if self._log.delivered is None else self._log.delivered.gtid
-        cursors = [*placement.cursors.values()]
+        cursors = [*admission.cursors.values()]
         table.blocking = {}
         try:
             return await pipeline.open(cursors, schemas, delivered, options)
         except Exception as error:
             failure = self._state.runtime.unwrap(error)
             if isinstance(failure, UNUSABLE_CURSOR) and cursors:
-                told = about_subscribers(failure, self._state.destination, [*placement.cursors])
-                table.blocking = dict.fromkeys(placement.cursors, told)
+                told = about_subscribers(failure, self._state.destination, [*admission.cursors])
+                table.blocking = dict.fromkeys(admission.cursors, told)
                 raise told from error
             raise
 
@@ -212,9 +212,9 @@ class Lifecycle:
         """True if the log is filled without a subscriber; else it begins with the first one."""
         return self._state.config.now.runs == "always"
 
-    def _let_in(self, pipeline: LogPipeline, placement: Placement, start: Start) -> None:
+    def _let_in(self, pipeline: LogPipeline, admission: Admission, start: Start) -> None:
         """Put each subscriber where it is served: in the log, or by a catch-up."""
-        left_out, unserved = placement.left_out(start), self._catch_ups.unserved
+        left_out, unserved = admission.left_out(start), self._catch_ups.unserved
         table = self._state.subscribers
         for client_id, subscriber in table.known.items():
             left, failure = left_out.get(client_id), unserved.get(client_id)
@@ -224,7 +224,7 @@ class Lifecycle:
                 self._catch_ups.send(client_id, str(failure), failure)
             elif left is not None:
                 self._catch_ups.send(client_id, left.why)
-            elif client_id in placement.apart:
+            elif client_id in admission.apart:
                 self._catch_ups.send(client_id, "it made no call for too long")
             else:
                 try:
@@ -261,10 +261,10 @@ class Lifecycle:
         while self._log.pipeline is None:
             if supervisor.failure is not None:
                 raise raised_again(supervisor.failure)
-            if supervisor.state == RESTING:
+            if supervisor.state == IDLE:
                 known = self._state.subscribers.known
                 wanted |= bool(known or await self._state.records.cursors.load())
-                if supervisor.state != RESTING:
+                if supervisor.state != IDLE:
                     continue
                 if not wanted:
                     raise NotSubscribed("the destination is idle: a client should subscribe first")

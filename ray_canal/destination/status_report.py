@@ -6,17 +6,17 @@ import dataclasses
 import time
 
 from ray_canal.destination.activity import Activity
+from ray_canal.destination.admission import oldest_cursor, waited_for
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.failures import described
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.log_stats import LogStats
-from ray_canal.destination.placement import oldest_cursor, waited_for
 from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.source_contact import SourceContact
 from ray_canal.destination.stages import Stages
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.status_record import DestinationStatus
-from ray_canal.destination.supervisor import FAILED, FINISHED, RESTING, STOPPED
+from ray_canal.destination.supervisor import FAILED, FINISHED, IDLE, STOPPED
 from ray_canal.limits import limits
 from ray_canal.model.reports import StageReport
 from ray_canal.source.port import SourceStatus
@@ -50,7 +50,7 @@ class StatusReport:
         pipeline = log.newest
         found = None if pipeline is None else await pipeline.pump.source_status(oldest)
         state = self._state.supervisor.state
-        if state in (RESTING, FINISHED, STOPPED):
+        if state in (IDLE, FINISHED, STOPPED):
             self._contact.end(at_end=state == FINISHED)
         else:
             newest = self._activity.last_event_time

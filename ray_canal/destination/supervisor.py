@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 BACKOFF_MIN_S = 0.2
 
-STARTING, RUNNING, RESTING = "starting", "running", "resting"
+STARTING, RUNNING, IDLE = "starting", "running", "idle"
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
 
 Attempt = Callable[[], Awaitable[bool]]

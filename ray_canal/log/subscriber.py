@@ -246,7 +246,7 @@ def consumed(
         inside &= (row <= cursor.row) & known
     elif cursor.row and not cursor.entry:  # of a time when entries were not counted
         inside = (row < cursor.row) | ((row == cursor.row) & (entry <= 0))
-    # Rows are not asked else: they are fewer once the instance's filter admits less.
+    # Rows are not asked else: they are fewer once the destination's filter admits less.
     result: Bools = (position < cursor.position) | (
         (position == cursor.position) & inside
     )

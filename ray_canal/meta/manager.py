@@ -147,7 +147,7 @@ class MetaManager:
             return "" if record is None else _unsealed(record)
         except ConfigError as error:
             raise ConfigError(
-                f"{self._backend.where}: the record of the instance's filter (client "
+                f"{self._backend.where}: the record of the destination's filter (client "
                 f"{_FILTER_RECORD}) is damaged: {error}. Remove it: then canal.toml's counts"
             ).at(destination=destination) from None
 

@@ -62,7 +62,7 @@ class MessageHead:
     finished: bool = False
     time_zone: str = "UTC"
     gtid: bool = False
-    fields: str = ""  # the instance's field filter, white and black
+    fields: str = ""  # the destination's field filter, white and black
     black_fields: str = ""
     irregular_dates: Literal["null", "error"] = "null"
     timeline: int = 0

@@ -198,7 +198,7 @@ def value_at(status: Any, path: str, default: Any = None) -> Any:
 
 def up(status: Mapping[str, Any]) -> float | None:
     """Return 1.0 while a destination reads its source, 0.0 while it should and does not; None while
-    there is nothing to read: it rests, or its files are at their end."""
-    if status["state"] in ("resting", "finished"):
+    there is nothing to read: it is idle, or its files are at their end."""
+    if status["state"] in ("idle", "finished"):
         return None
     return float(status["state"] == "running" and bool(status.get("connected")))

@@ -1,6 +1,6 @@
 """Dates that no calendar has (`0000-00-00`, `2026-02-31`): null in Arrow, or refused.
 
-`irregular_dates` of an instance chooses. Entries keep the digits either way.
+`irregular_dates` of a destination chooses. Entries keep the digits either way.
 """
 
 from __future__ import annotations

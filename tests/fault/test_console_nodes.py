@@ -29,7 +29,7 @@ def test_start_places_it_on_the_head_and_it_outlives_its_process_and_a_node(
     told = json.loads(done.stdout.splitlines()[-1])
     print(told)
     assert "the console: http://" in told["output"]
-    assert all(each in ("running", "finished", "resting") for each in told["states"])
+    assert all(each in ("running", "finished", "idle") for each in told["states"])
     assert told["raylets"] == 1  # the same node again
     assert told["on_head"]
     assert told["nodes"] == 2

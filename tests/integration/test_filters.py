@@ -72,7 +72,7 @@ def test_instance_and_subscriber(tmp_path: Path) -> None:
     ):
         with pytest.raises(NotSubscribed):
             canal.set_filter(DESTINATION, r"shop\..*", client_id=5)
-        connector.subscribe()  # all tables: the instance's filter stays
+        connector.subscribe()  # all tables: the destination's filter stays
         first = connector.get_without_ack(batch_size=8, timeout=60.0)
         with pytest.raises(ConfigError, match="not a regular expression"):
             canal.set_filter(DESTINATION, "(", client_id=5)

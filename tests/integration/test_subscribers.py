@@ -195,7 +195,7 @@ def test_an_instance_rests_while_nobody_subscribes(
     mysql97.execute("create database if not exists rst", "create table rst.t (id int primary key)")
     stop_after.append("rests")
     canal.start(deployment(mysql97, "rests", tmp_path / "meta.db", runs="while_subscribed"))
-    assert state("rests") == "resting"
+    assert state("rests") == "idle"
     with canal.connect("rests") as connector:
         with pytest.raises(errors.NotSubscribed, match="should subscribe first"):
             connector.get_without_ack()
@@ -205,7 +205,7 @@ def test_an_instance_rests_while_nobody_subscribes(
             mysql97.execute(f"insert into rst.t values ({number})")
             assert ids(connector, 1) == [number]
             connector.unsubscribe()
-            until(lambda: state("rests") == "resting")
+            until(lambda: state("rests") == "idle")
 
 
 def polled(done: tuple[int, int]) -> PollRequest:

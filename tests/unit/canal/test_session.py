@@ -304,7 +304,7 @@ def test_the_table_and_its_text_agree() -> None:
 @pytest.mark.parametrize("kind", [pb.Sub, pb.Unsub, pb.Get, pb.ClientAck, pb.ClientRollback])
 @pytest.mark.parametrize("client_id", ["-1", "-2147483648", "2147483648", "x"])
 def test_a_client_id_that_no_subscriber_has_is_refused(kind: Any, client_id: str) -> None:
-    """C4: -1 is the key of the instance's filter record."""
+    """C4: -1 is the key of the destination's filter record."""
     numbers = {
         pb.Sub: pb.SUBSCRIPTION, pb.Unsub: pb.UNSUBSCRIPTION, pb.Get: pb.GET,
         pb.ClientAck: pb.CLIENTACK, pb.ClientRollback: pb.CLIENTROLLBACK,

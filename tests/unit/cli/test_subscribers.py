@@ -40,7 +40,7 @@ def test_a_filter_is_a_subscribers_unless_it_is_said_to_be_the_instances(asked: 
     assert said("filter", "orders", "shop.a", "--client-id", "7")[0] == 0
     assert asked.pop() == ("set_filter", "orders", "shop.a", ("client_id", 7))
     code, text = said("filter", "orders", "shop.a", "--instance", "--set", "dml_delete=true")
-    assert (code, text) == (0, "orders: the instance reads shop\\..*\n")
+    assert (code, text) == (0, "orders: the destination reads shop\\..*\n")
     changes = {"dml_delete": "true", "tables": "shop.a"}
     assert asked == [("set_instance_filter", "orders", *changes.items())]
 

@@ -110,7 +110,7 @@ def test_a_subscriber_that_failed_is_named() -> None:
     assert (found.alert, found.detail) == ("CanalSubscriberFailed", "client 7: purged")
 
 
-@pytest.mark.parametrize("state", ["resting", "finished"])
+@pytest.mark.parametrize("state", ["idle", "finished"])
 def test_nothing_to_read_is_no_problem(state: str) -> None:
     assert problems(known(state=state, connected=False)) == []
 

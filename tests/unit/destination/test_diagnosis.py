@@ -62,7 +62,7 @@ def test_nothing_is_wrong() -> None:
     [
         ({"state": "restarting"}, "wait", "process", "started again"),
         ({"state": "stopped"}, "problem", "process", "ray-canal start"),
-        ({"state": "resting"}, "ok", "source", "nobody has subscribed"),
+        ({"state": "idle"}, "ok", "source", "nobody has subscribed"),
         ({"state": "finished"}, "ok", "source", "files were read"),
         ({"state": "starting", "uptime_s": 3.0, "generations": 0}, "wait", "source", "its place"),
         ({"state": "starting", "uptime_s": 999.0, "generations": 0}, "problem", "source", "check"),

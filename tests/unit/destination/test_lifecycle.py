@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ray_canal.demo import binlog_files
-from ray_canal.destination.supervisor import RESTING, STOPPED
+from ray_canal.destination.supervisor import IDLE, STOPPED
 from ray_canal.errors import (
     CanalError,
     ConfigError,
@@ -37,7 +37,7 @@ def test_who_has_subscribed_to_another_deployment_wakes_one_that_rests(tmp_path:
         config = instance(binlog_files()[2:], runs="while_subscribed")
         older, newer = new_destination(tmp_path, config), new_destination(tmp_path, config)
         try:
-            await until(lambda: newer.state.supervisor.state == "resting")
+            await until(lambda: newer.state.supervisor.state == "idle")
             await older.subscribe(1, ALL, holder="me")
             assert await take(newer, 1, holder="me", seconds=30)
             with pytest.raises(NotSubscribed):
@@ -75,13 +75,13 @@ def test_it_is_idle_without_subscribers_where_the_configuration_says_so(tmp_path
         destination = new_destination(tmp_path, instance(runs="while_subscribed"))
         supervisor = destination.state.supervisor
         try:
-            await until(lambda: supervisor.state == RESTING)
+            await until(lambda: supervisor.state == IDLE)
             assert destination.generations == 0
             await destination.subscribe(7, ALL)
             assert destination.state.log.pipeline is not None
             assert destination.generations == 1
             await destination.unsubscribe(7)
-            await until(lambda: supervisor.state == RESTING)
+            await until(lambda: supervisor.state == IDLE)
             assert destination.state.log.pipeline is None
             assert destination.state.log.start is None
         finally:

@@ -104,7 +104,7 @@ def test_a_transaction_that_another_server_packed_otherwise(
 
 
 def test_a_filter_that_changed_with_the_server_loses_no_row() -> None:
-    """A9: rows that the instance's filter hides now were counted then."""
+    """A9: rows that the destination's filter hides now were counted then."""
     log = MadeLog()
     log.number = 9
     log.begin()

@@ -104,5 +104,5 @@ def test_the_instances_filter_lies_beside_the_cursors() -> None:
     manager.save_filter("orders", epoch, "")
     assert manager.load_filter("orders") == ""
     backend.save("orders", epoch, -1, "00000000 text")
-    with pytest.raises(ConfigError, match=r"the record of the instance's filter .* is damaged"):
+    with pytest.raises(ConfigError, match=r"the record of the destination's filter .* is damaged"):
         manager.load_filter("orders")

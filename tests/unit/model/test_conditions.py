@@ -52,7 +52,7 @@ def test_a_condition_has_the_value_of_its_metric(condition: Condition) -> None:
 def test_where_nothing_is_known_nothing_is_found() -> None:
     for condition in FOUND:
         assert condition.find is not None
-        assert list(condition.find({"state": "resting"})) == []
+        assert list(condition.find({"state": "idle"})) == []
 
 
 def test_events_are_told_once() -> None:

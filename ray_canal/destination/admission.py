@@ -20,9 +20,9 @@ class LeftOut:
     failure: SourceError | None = None
 
 
-class Placement:
-    """The placement of one generation. `cursors`: what its upstream is opened with. `apart`: who is
-    not even tried, as its cursor could not be served lately."""
+class Admission:
+    """Admission of subscribers to the log of one generation. `cursors`: what its upstream is opened
+    with. `apart`: who is not even tried, as its cursor could not be served lately."""
 
     def __init__(self, known: Mapping[int, SubscriberMeta], apart: Collection[int]) -> None:
         self.apart = frozenset(apart) & known.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ray_canal.destination.placement import Placement, oldest_cursor, waited_for
+from ray_canal.destination.admission import Admission, oldest_cursor, waited_for
 from ray_canal.errors import PositionPurged
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
@@ -21,54 +21,54 @@ def known(**cursors: LogPosition | None) -> dict[int, SubscriberMeta]:
     return {int(k[1:]): SubscriberMeta(int(k[1:]), "", cursor) for k, cursor in cursors.items()}
 
 
-def started(placement: Placement, position: int, *, same_log: bool = True) -> Start:
-    places = tuple(cursor.position for cursor in placement.cursors.values())
+def started(admission: Admission, position: int, *, same_log: bool = True) -> Start:
+    places = tuple(cursor.position for cursor in admission.cursors.values())
     return Start(at(position).position, places, same_log=same_log)
 
 
 def test_who_is_tried() -> None:
-    placement = Placement(known(c1=at(100), c2=None, c3=at(50)), {3, 9})
-    assert placement.cursors == {1: at(100)}
-    assert placement.apart == {3}
+    admission = Admission(known(c1=at(100), c2=None, c3=at(50)), {3, 9})
+    assert admission.cursors == {1: at(100)}
+    assert admission.apart == {3}
 
 
 def test_who_is_left_out_and_who_is_placed() -> None:
     """b2, b16."""
-    placement = Placement(known(c1=at(100), c2=at(4), c3=at(50)), ())
+    admission = Admission(known(c1=at(100), c2=at(4), c3=at(50)), ())
     gone = PositionPurged("gone")
     places = at(100).position, at(4).position, at(60).position
     start = Start(at(100).position, places, failures=(None, gone, None), behind=(0, 0, 40))
-    left = placement.left_out(start)
+    left = admission.left_out(start)
     assert left[2].failure is gone
     assert left[3].failure is None
     assert "40 bytes" in left[3].why
-    assert [(i, place.position) for i, _, place in placement.placed(start)] == [(1, 100), (3, 60)]
-    assert not placement.is_outdated(known(c1=at(100), c2=at(4), c3=at(60)), start, HERE)
-    assert placement.is_outdated(known(c1=at(90), c2=at(4)), start, HERE)
+    assert [(i, place.position) for i, _, place in admission.placed(start)] == [(1, 100), (3, 60)]
+    assert not admission.is_outdated(known(c1=at(100), c2=at(4), c3=at(60)), start, HERE)
+    assert admission.is_outdated(known(c1=at(90), c2=at(4)), start, HERE)
 
 
 def test_a_subscriber_that_came_meanwhile() -> None:
     """A3: before the new log's start, in another server's log, or in a log of before a reset."""
-    placement = Placement(known(c1=at(100)), ())
-    same = started(placement, 100)
-    assert not placement.is_outdated(known(c1=at(100)), same, HERE)
-    assert not placement.is_outdated(known(c1=at(120), c2=at(100)), same, HERE)
-    assert placement.is_outdated(known(c1=at(120), c2=at(99)), same, HERE)
-    assert placement.is_outdated(known(c1=at(100), c2=at(100, THERE)), same, HERE)
-    other = started(placement, 100, same_log=False)
-    assert not placement.is_outdated(known(c1=at(100)), other, HERE)
-    assert placement.is_outdated(known(c1=at(120)), other, HERE)
-    assert placement.is_outdated(known(c1=at(100), c2=at(130)), other, HERE)
+    admission = Admission(known(c1=at(100)), ())
+    same = started(admission, 100)
+    assert not admission.is_outdated(known(c1=at(100)), same, HERE)
+    assert not admission.is_outdated(known(c1=at(120), c2=at(100)), same, HERE)
+    assert admission.is_outdated(known(c1=at(120), c2=at(99)), same, HERE)
+    assert admission.is_outdated(known(c1=at(100), c2=at(100, THERE)), same, HERE)
+    other = started(admission, 100, same_log=False)
+    assert not admission.is_outdated(known(c1=at(100)), other, HERE)
+    assert admission.is_outdated(known(c1=at(120)), other, HERE)
+    assert admission.is_outdated(known(c1=at(100), c2=at(130)), other, HERE)
 
 
 def test_who_subscribed_in_the_old_log_that_nobody_else_had() -> None:
     """A3, A1: the server was reset while nobody had subscribed; a subscriber of the old log that
     came before this was noticed is not taken into the new one in silence."""
-    placement = Placement({}, ())
-    new_log = started(placement, 4, same_log=False)
-    assert placement.is_outdated(known(c1=at(1757)), new_log, HERE)
-    assert not placement.is_outdated(known(c1=at(1757)), started(placement, 4), HERE)
-    assert not placement.is_outdated({}, new_log, HERE)
+    admission = Admission({}, ())
+    new_log = started(admission, 4, same_log=False)
+    assert admission.is_outdated(known(c1=at(1757)), new_log, HERE)
+    assert not admission.is_outdated(known(c1=at(1757)), started(admission, 4), HERE)
+    assert not admission.is_outdated({}, new_log, HERE)
 
 
 def test_who_was_given_up_is_not_waited_for() -> None:
