@@ -28,7 +28,7 @@ from benchmarks.e2e import clusters
 from benchmarks.e2e.arrivals import Arrivals, by_foreach_batch, by_messages
 from benchmarks.e2e.peers.saying import say
 from benchmarks.e2e.processes import MARK, cpu_s, kind, marked
-from ray_canal.actors import standby_record
+from ray_canal.actors import spare_record
 from ray_canal.actors.homes import cluster_nodes, head_of
 from ray_canal.actors.placement_table import share_of
 from ray_canal.client.connector import Connector
@@ -107,7 +107,7 @@ def await_spare() -> None:
         return
     deadline = time.monotonic() + _SPARE_S
     head = head_of(cluster_nodes())
-    while not standby_record.free_name(head) and time.monotonic() < deadline:
+    while not spare_record.free_name(head) and time.monotonic() < deadline:
         time.sleep(0.1)
 
 

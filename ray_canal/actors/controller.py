@@ -34,8 +34,8 @@ from ray_canal.actors.placement_table import PlacementRecord, PlacementTable, ho
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.process_starts import ENDS_MAX, Starts
 from ray_canal.actors.ray_internals import actor_id
+from ray_canal.actors.spare_pool import keep_ready
 from ray_canal.actors.stall_limit import keep_stall_limit, stall_limit
-from ray_canal.actors.standby_pool import keep_ready
 from ray_canal.actors.succession import STOPPED, Succession, kept_texts
 from ray_canal.config import CanalConfig, kept_secrets
 from ray_canal.errors import InstanceNotFound
@@ -49,7 +49,7 @@ _TOUCH_PERIOD_S = 3600.0
 
 
 def controller(namespace: str, spare: bool) -> ActorHandle[Any]:
-    """Return the cluster's one controller; made if there is none. `spare`: whether to keep standbys
+    """Return the cluster's one controller; made if there is none. `spare`: whether to keep spares
     ready."""
     options = outliving(registry.CONTROLLER_NAME, namespace, ON_HEAD)
     handle: ActorHandle[Any] = ray.remote(Controller).options(**options).remote(namespace, spare)

@@ -12,7 +12,7 @@ from ray_canal.actors.lost_chunks import RayChunkWatch
 from ray_canal.actors.metrics import Metrics
 from ray_canal.actors.placement_table import FEW_CPUS
 from ray_canal.actors.ray_internals import untracked
-from ray_canal.actors.standby_pool import fetcher_of
+from ray_canal.actors.spare_pool import fetcher_of
 from ray_canal.actors.upstreams import FetcherProcess, SplitUpstream
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.config import InstanceConfig

@@ -3,7 +3,7 @@ and the readers of a snapshot.
 
 All but decode tasks and row readers run on the node of their destination, if that takes them.
 They are owned by the store actor that makes them: they die with it, and its constructor makes new
-ones. So they need neither name nor restarts. (A standby is owned by nobody until it is adopted.)
+ones. So they need neither name nor restarts. (A spare is owned by nobody until it is adopted.)
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def let_log(stage: ActorHandle[Any], name: str) -> None:
         stage.log_as.remote(terms, name)
 
 
-def standby(name: str, node: str) -> ActorHandle[Any]:
-    """Start a standby (standby.py) on a node. It belongs to nobody, and ends by itself."""
-    from ray_canal.actors.standby import FetcherActor
+def spare(name: str, node: str) -> ActorHandle[Any]:
+    """Start a spare (spare.py) on a node. It belongs to nobody, and ends by itself."""
+    from ray_canal.actors.spare import FetcherActor
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(FetcherActor)

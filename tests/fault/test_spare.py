@@ -9,7 +9,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 import ray_canal as canal
-from ray_canal.actors import standby_record
+from ray_canal.actors import spare_record
 from ray_canal.actors.homes import cluster_nodes, head_of
 from tests.fault.test_fencing import CLIENT, deployment, insert, next_ids, started, table
 from tests.processes import FETCHER, RAYLET, SPARE, STORE, running, send, wait_for
@@ -30,7 +30,7 @@ def test_a_killed_fetcher_is_replaced_by_the_spare(mysql97: Server, local_ray: N
         insert(mysql97, "spare", 1)
         assert next_ids(connector, 1) == [1]
         head = head_of(cluster_nodes())
-        wait_for(lambda: standby_record.is_ready(head), 180, "a spare is ready")
+        wait_for(lambda: spare_record.is_ready(head), 180, "a spare is ready")
         wait_for(lambda: running(SPARE), 30, "its process has its title")  # a moment later
         (ready,) = running(SPARE)
         wait_for(lambda: set(running(FETCHER)) - others, 30, "so has the fetcher's")

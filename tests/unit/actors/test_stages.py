@@ -76,7 +76,7 @@ def test_stages_log_as_whoever_begins_them(
 
 
 def test_a_standby_outlives_its_maker(cluster: SmallCluster) -> None:
-    found: Handle = stages.standby("canal-spare:1", NODE)
+    found: Handle = stages.spare("canal-spare:1", NODE)
     _, options, given = found.made
     assert (options["name"], options["lifetime"]) == ("canal-spare:1", "detached")
     assert options["scheduling_strategy"].node_id == NODE

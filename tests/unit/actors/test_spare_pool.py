@@ -1,4 +1,4 @@
-"""A node's one standby: who takes it, what happens to one that cannot be used."""
+"""A node's one spare: who takes it, what happens to one that cannot be used."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors import log_settings, standby_pool, standby_record
-from ray_canal.actors.standby_pool import fetcher_of, keep_ready, start_one
+from ray_canal.actors import log_settings, spare_pool, spare_record
+from ray_canal.actors.spare_pool import fetcher_of, keep_ready, start_one
 from ray_canal.config import InstanceConfig
 from tests.unit.actors.small_cluster import NODE, SILENT, Handle, SmallCluster, until
 
@@ -21,15 +21,15 @@ CONFIG = InstanceConfig.model_validate(
 def cluster(monkeypatch: pytest.MonkeyPatch) -> SmallCluster:
     monkeypatch.setattr(log_settings, "_taken", None)
     for name in ("_ADOPTION_LIMIT_S", "_SETTLE_S", "_CHECK_PERIOD_S", "_FAILED_PAUSE_S"):
-        monkeypatch.setattr(standby_pool, name, 0.05)
+        monkeypatch.setattr(spare_pool, name, 0.05)
     return SmallCluster(monkeypatch)
 
 
 def ready(node: str = NODE) -> Handle:
-    """A standby that has started."""
-    standby: Handle = start_one(node)
-    standby_record.announce(node, standby.name)
-    return standby
+    """A spare that has started."""
+    spare: Handle = start_one(node)
+    spare_record.announce(node, spare.name)
+    return spare
 
 
 def test_one_is_started_and_no_second_one(cluster: SmallCluster) -> None:
@@ -52,30 +52,30 @@ def test_who_was_slower_ends_their_own(
             theirs.append(start_one(node))
         return made
 
-    really: Any = standby_pool.stages.standby
-    monkeypatch.setattr(standby_pool.stages, "standby", slow)
+    really: Any = spare_pool.stages.spare
+    monkeypatch.setattr(spare_pool.stages, "spare", slow)
     assert start_one(NODE) is theirs[1]
     assert cluster.killed == [(theirs[0].name, True)]
 
 
 def test_a_fetcher_is_the_standby_and_is_told_the_password(cluster: SmallCluster) -> None:
-    standby = ready()
-    assert asyncio.run(fetcher_of(CONFIG, True)) is standby
-    [[given, fused, told]] = standby.called("adopt")
+    spare = ready()
+    assert asyncio.run(fetcher_of(CONFIG, True)) is spare
+    [[given, fused, told]] = spare.called("adopt")
     assert fused
     assert "s3cret" not in given
     assert list(told.values()) == ["s3cret"]
-    assert standby_record.find(NODE) is None, "nobody else takes it"
+    assert spare_record.find(NODE) is None, "nobody else takes it"
 
 
 @pytest.mark.parametrize("answer", [SILENT])
 def test_one_that_does_not_answer_is_ended_and_a_process_begun(
     cluster: SmallCluster, answer: object
 ) -> None:
-    standby = ready()
-    standby.answers["adopt"] = answer
+    spare = ready()
+    spare.answers["adopt"] = answer
     found: Handle = asyncio.run(fetcher_of(CONFIG, False))
-    assert cluster.killed == [(standby.name, True)]
+    assert cluster.killed == [(spare.name, True)]
     assert found.made[0].__module__ == "ray_canal.actors.fetcher"
 
 
@@ -87,12 +87,12 @@ def test_one_that_still_starts_is_waited_for(
     async def answered(limit_s: float, reply: Any) -> None:
         limits.append(limit_s)
 
-    monkeypatch.setattr(standby_pool, "answered", answered)
+    monkeypatch.setattr(spare_pool, "answered", answered)
     start_one(NODE)
     asyncio.run(fetcher_of(CONFIG, False))
     ready()
     asyncio.run(fetcher_of(CONFIG, False))
-    assert limits == [standby_pool._START_LIMIT_S, standby_pool._ADOPTION_LIMIT_S]
+    assert limits == [spare_pool._START_LIMIT_S, spare_pool._ADOPTION_LIMIT_S]
 
 
 def test_without_one_a_process_is_begun(cluster: SmallCluster) -> None:
@@ -104,21 +104,21 @@ def test_each_wanted_node_has_one_also_behind_a_failure(
     cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = [RuntimeError("Ray's head is away")]
-    really = standby_pool.start_one
+    really = spare_pool.start_one
 
     def sometimes(node: str) -> Any:
         if failures:
             raise failures.pop()
         return really(node)
 
-    monkeypatch.setattr(standby_pool, "start_one", sometimes)
+    monkeypatch.setattr(spare_pool, "start_one", sometimes)
 
     async def story() -> None:
         nodes = [NODE]
         keeping = asyncio.create_task(keep_ready(lambda: nodes))
-        await until(lambda: standby_record.find(NODE))
+        await until(lambda: spare_record.find(NODE))
         nodes.append("b" * 56)
-        await until(lambda: standby_record.find("b" * 56))
+        await until(lambda: spare_record.find("b" * 56))
         await asyncio.sleep(0.2)
         keeping.cancel()
         assert len(cluster.made) == 2

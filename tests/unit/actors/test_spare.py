@@ -1,4 +1,4 @@
-"""A standby's life: it lives while it is free or asked for, and becomes a fetcher."""
+"""A spare's life: it lives while it is free or asked for, and becomes a fetcher."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import ray
 
-from ray_canal.actors import standby, standby_record
+from ray_canal.actors import spare, spare_record
 from ray_canal.config import kept_secrets
 from ray_canal.model.start import ALL_CURSORS
 from tests.local_destination import binlog_files, instance
@@ -25,29 +25,29 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     event = threading.Event()
     SmallCluster(monkeypatch)
     monkeypatch.setattr(ray, "kill", lambda actor: event.set())
-    monkeypatch.setattr(standby, "load_everything", lambda: None)
-    monkeypatch.setattr(standby, "_LEASE_S", LEASE_S)
-    monkeypatch.setattr(standby, "_CHECK_PERIOD_S", 0.02)
-    name = standby.FetcherActor.__name__
+    monkeypatch.setattr(spare, "load_everything", lambda: None)
+    monkeypatch.setattr(spare, "_LEASE_S", LEASE_S)
+    monkeypatch.setattr(spare, "_CHECK_PERIOD_S", 0.02)
+    name = spare.FetcherActor.__name__
     yield event
-    standby_record.take(NODE)
+    spare_record.take(NODE)
     assert event.wait(20), "its thread ends with it"
-    standby.FetcherActor.__name__ = name
+    spare.FetcherActor.__name__ = name
 
 
 def test_a_free_one_lives_until_its_name_is_gone(ended: threading.Event) -> None:
-    standby_record.offer(NODE, "spare-1")
-    made = standby.FetcherActor("spare-1", NODE)
-    assert standby_record.is_ready(NODE)
+    spare_record.offer(NODE, "spare-1")
+    made = spare.FetcherActor("spare-1", NODE)
+    assert spare_record.is_ready(NODE)
     assert type(made).__name__ == "Spare"
     assert not ended.wait(2 * LEASE_S)
-    standby_record.kv_delete("ray_canal:spare:" + NODE)
+    spare_record.kv_delete("ray_canal:spare:" + NODE)
     assert ended.wait(20)
 
 
 def test_one_that_was_taken_lives_as_long_as_somebody_asks(ended: threading.Event) -> None:
-    standby_record.offer(NODE, "spare-2")
-    made = standby.FetcherActor("spare-2", NODE)
+    spare_record.offer(NODE, "spare-2")
+    made = spare.FetcherActor("spare-2", NODE)
     given, told = kept_secrets.handed_over(instance(binlog_files()[:1]))
     made.adopt(given.model_dump_json(), False, told)
     assert type(made).__name__ == "FetcherActor"

@@ -1,4 +1,4 @@
-"""Which standby of a node is free, in Ray's key-value store: whoever deletes its name has taken
+"""Which spare of a node is free, in Ray's key-value store: whoever deletes its name has taken
 it."""
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ _KEY, _READY_KEY = "ray_canal:spare:", "ray_canal:spare:started:"
 
 
 def free_name(node: str) -> str:
-    """Return the name of the node's standby that is free, or will be when it has started; "" if
+    """Return the name of the node's spare that is free, or will be when it has started; "" if
     none."""
     return kv_get(_KEY + node) or ""
 
 
 def announce(node: str, name: str) -> None:
-    """Note that the standby of this name has started."""
+    """Note that the spare of this name has started."""
     kv_put(_READY_KEY + node, name)
 
 
 def offer(node: str, name: str) -> bool:
-    """Note a new standby as free. Return False if there is one already."""
+    """Note a new spare as free. Return False if there is one already."""
     return not kv_put(_KEY + node, name, overwrite=False)
 
 
 def find(node: str) -> Any:
-    """Return the standby that is free, if there is one."""
+    """Return the spare that is free, if there is one."""
     name = free_name(node)
     if not name:
         return None
@@ -42,12 +42,12 @@ def find(node: str) -> Any:
 
 
 def is_ready(node: str) -> bool:
-    """Return whether the standby that is free has started."""
+    """Return whether the spare that is free has started."""
     name = free_name(node)
     return bool(name) and kv_get(_READY_KEY + node) == name
 
 
 def take(node: str) -> tuple[Any, bool]:
-    """Return the standby, which from now on nobody else finds, and whether it has started."""
-    standby, ready = find(node), is_ready(node)
-    return (standby, ready) if standby is not None and kv_delete(_KEY + node) else (None, False)
+    """Return the spare, which from now on nobody else finds, and whether it has started."""
+    spare, ready = find(node), is_ready(node)
+    return (spare, ready) if spare is not None and kv_delete(_KEY + node) else (None, False)

@@ -1,10 +1,10 @@
-"""A standby: a process that has everything loaded and waits to become a destination's fetcher.
+"""A spare: a process that has everything loaded and waits to become a destination's fetcher.
 
 The start of a fetcher's process is most of a recovery: the interpreter, Ray, libraries and kernels
 from their cache, seconds of CPU one after the other. So the controller keeps one such process
-ready on each node that needs fetchers (standby_pool.py).
+ready on each node that needs fetchers (spare_pool.py).
 
-A standby is owned by nobody, so that it outlives the controller, and who took it must not be
+A spare is owned by nobody, so that it outlives the controller, and who took it must not be
 survived by it: a free one lives as long as its name is in Ray's key-value store, one that was taken
 as long as somebody asks whether it is alive (pump.py does, every few seconds).
 """
@@ -16,7 +16,7 @@ import time
 
 import ray
 
-from ray_canal.actors import fetcher, standby_record
+from ray_canal.actors import fetcher, spare_record
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.destination.fetcher import load_everything
 
@@ -34,7 +34,7 @@ class FetcherActor(fetcher.FetcherActor):
         self._asked_at = time.monotonic()
         type(self).__name__ = "Spare"  # the process's title between calls
         load_everything()
-        standby_record.announce(node, name)
+        spare_record.announce(node, name)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def adopt(self, instance_json: str, fused: bool, told: dict[str, str]) -> None:
@@ -51,7 +51,7 @@ class FetcherActor(fetcher.FetcherActor):
     def _watch(self) -> None:
         while True:
             time.sleep(_CHECK_PERIOD_S)
-            if not self._taken and standby_record.free_name(self._node) == self._name:
+            if not self._taken and spare_record.free_name(self._node) == self._name:
                 self._asked_at = time.monotonic()
             if time.monotonic() - self._asked_at > _LEASE_S:
                 ray.kill(ray.get_runtime_context().current_actor)

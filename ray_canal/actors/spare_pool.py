@@ -1,4 +1,4 @@
-"""The standby pool: one standby (standby.py) waits on each node that has destinations whose
+"""The pool of spares: one spare (spare.py) waits on each node that has destinations whose
 fetchers are processes; whoever needs a fetcher takes it.
 
 This module is imported by stores, so it imports nothing that fetchers need.
@@ -14,7 +14,7 @@ from typing import Any
 
 import ray
 
-from ray_canal.actors import stages, standby_record
+from ray_canal.actors import spare_record, stages
 from ray_canal.actors.answers import answered
 from ray_canal.config import InstanceConfig
 from ray_canal.config.kept_secrets import handed_over
@@ -30,47 +30,47 @@ _ADOPTION_LIMIT_S = 3.0
 
 
 async def fetcher_of(config: InstanceConfig, fused: bool) -> Any:
-    """Return this node's standby, as the destination's fetcher; a new process if there is none. One
+    """Return this node's spare, as the destination's fetcher; a new process if there is none. One
     that is still starting is waited for: it has begun before a new one would. Raises ConfigError: a
     password is not kept any more."""
     given, told = handed_over(config)
     here = ray.get_runtime_context().get_node_id()
-    standby, is_ready = await asyncio.to_thread(standby_record.take, here)
-    if standby is not None:
+    spare, is_ready = await asyncio.to_thread(spare_record.take, here)
+    if spare is not None:
         limit_s = _ADOPTION_LIMIT_S if is_ready else _START_LIMIT_S
-        adopted = standby.adopt.remote(given.model_dump_json(), fused, told)
+        adopted = spare.adopt.remote(given.model_dump_json(), fused, told)
         try:
             await answered(limit_s, adopted)
-            stages.let_log(standby, "fetcher")
-            return standby
+            stages.let_log(spare, "fetcher")
+            return spare
         except (asyncio.TimeoutError, ray.exceptions.RayError) as error:
             logger.warning("the spare process cannot be used: %s", error)
-            ray.kill(standby)
+            ray.kill(spare)
     return stages.fetcher(config, fused)
 
 
 def start_one(node: str) -> Any:
-    """Begin to start a standby on a node, if there is none. Return it."""
-    found = standby_record.find(node)
+    """Begin to start a spare on a node, if there is none. Return it."""
+    found = spare_record.find(node)
     if found is not None:
         return found
     name = f"canal-spare:{uuid.uuid4().hex}"
-    standby = stages.standby(name, node)
-    if not standby_record.offer(node, name):
-        ray.kill(standby)  # somebody else was faster
-        return standby_record.find(node)
-    return standby
+    spare = stages.spare(name, node)
+    if not spare_record.offer(node, name):
+        ray.kill(spare)  # somebody else was faster
+        return spare_record.find(node)
+    return spare
 
 
 async def keep_ready(wanted: Callable[[], Collection[str]]) -> None:
-    """Keep a standby ready on each node where one is `wanted`, indefinitely."""
+    """Keep a spare ready on each node where one is `wanted`, indefinitely."""
     while True:
         try:
             for node in wanted():
-                if await asyncio.to_thread(standby_record.find, node) is None:
+                if await asyncio.to_thread(spare_record.find, node) is None:
                     await asyncio.sleep(_SETTLE_S)
-                    standby = await asyncio.to_thread(start_one, node)
-                    await answered(_START_LIMIT_S, standby.alive.remote())
+                    spare = await asyncio.to_thread(start_one, node)
+                    await answered(_START_LIMIT_S, spare.alive.remote())
         except Exception as error:
             # Destinations do without it; the next look comes.
             logger.warning("no spare process could be started: %s", error)
