@@ -2,8 +2,9 @@
 
 100,000 changes (40 % new keys, 50 % updates, 10 % deletes; 8 columns) on a table of a million rows,
 with the sink's place in the same transaction, beside the usual ways in the same run: statements of
-1,000 rows, a statement a row, and for Delta a table of Parquet files that is written again. Servers
-are those of the tests, next to this process.
+1,000 rows, a statement a row, and for Delta a table of Parquet files that is written again; and the
+same changes as five batches, in one commit and in five. Servers are those of the tests, next to
+this process.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ GOALS = {
     ("mysql", "ours", "a statement a row"): 12.0,
     ("mysql", "ours", "rows of 1,000"): 1.7,
     ("delta", "ours", "Parquet written again"): 1.0,
+    ("delta", "five batches, one commit", "ours"): 0.5,
+    ("delta", "five commits", "ours"): 0.5,
 }
 NAME, KEY = TableName("bench", "orders"), ["id"]
 SCHEMA = pa.schema(
@@ -227,9 +230,17 @@ def delta(rows: int, stack: ExitStack) -> dict[str, Way]:
         chosen = pc.equal(pc.bit_wise_and(every["id"], buckets - 1), bucket)
         pq.write_table(every.filter(chosen), folder / f"{bucket}.parquet")
 
-    def commit(batch: pa.RecordBatch) -> None:
-        net = net_change([batch], KEY, NAMES)
+    def commit(*batches: pa.RecordBatch) -> None:
+        net = net_change(batches, KEY, NAMES)
         table.merge(KEY, net.deletes, net.upserts, RowPlace(0, 0, next(number), 0))
+
+    def fifths(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        size = -(-len(batch) // 5)
+        return [batch.slice(at, size) for at in range(0, len(batch), size)]
+
+    def five_commits(batch: pa.RecordBatch) -> None:
+        for each in fifths(batch):
+            commit(each)
 
     def rewrite(batch: pa.RecordBatch) -> None:
         """Each file is one bucket of keys; those that have changes are read and written."""
@@ -243,7 +254,12 @@ def delta(rows: int, stack: ExitStack) -> dict[str, Way]:
             mine = pc.equal(pc.bit_wise_and(net.upserts["id"], buckets - 1), bucket)
             pq.write_table(pa.concat_tables([kept, net.upserts.filter(mine)]), path)
 
-    return {"ours": commit, "Parquet written again": rewrite}
+    def five_batches(batch: pa.RecordBatch) -> None:
+        """As the sink does with those that come within `commit_interval_s`."""
+        commit(*fifths(batch))
+
+    return {"ours": commit, "five batches, one commit": five_batches, "five commits": five_commits,
+            "Parquet written again": rewrite}  # fmt: skip
 
 
 TARGETS = {"postgres": postgres, "mysql": mysql, "delta": delta}

@@ -17,10 +17,14 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileSystem, PyFileSystem
 
+from ray_canal.model.arrays import Bools
 from ray_canal.sinks.delta_ends import has_rounded_ends
 from ray_canal.sinks.file_shares import Share, Writers, has_key_of, shares_of
 
 _FILE_BYTES = 256 << 20
+_BATCH_ROWS = 128 << 10
+_GROUP_ROWS, _GROUP_BYTES = 1 << 20, 64 << 20
+"""A row group has so many rows or so many bytes at most: else each commit would add a small one."""
 _TOLD_TEXT = 64  # characters of a value in the statistics
 
 
@@ -103,34 +107,40 @@ def write_share(target: DeltaTarget, share: Share[str]) -> DeltaFiles:
     """Write a share's files. What it wrote is read by nobody until a commit names it."""
     files = PyFileSystem(DeltaStorageHandler(target.uri, target.options))
     output, removed = _Output(files, target.schema), []
-    key = target.touched.column_names
-    key_schema = pa.schema([target.schema.field(name) for name in key])
     for path in share.files:
         with files.open_input_file(path) as source:
             parquet = pq.ParquetFile(source)
-            groups = range(parquet.num_row_groups)
-            names = [name for name in key if name in parquet.schema_arrow.names]
-            hit = [
-                has_key_of(_of_schema(parquet.read_row_group(n, names), key_schema), target.touched)
-                for n in groups
-            ]
-            if not any(rows.any() for rows in hit):
+            hit = _rows_hit(parquet, target)
+            if not hit.any():
                 continue
             removed.append(path)
-            for n in groups:
-                if not hit[n].all():
-                    rows = _of_schema(parquet.read_row_group(n), target.schema)
-                    output.write(rows.filter(pa.array(~hit[n])))
-    output.write(share.upserts)
+            first = 0
+            for batch in parquet.iter_batches(_BATCH_ROWS):
+                stays = ~hit[first : first + batch.num_rows]
+                first += batch.num_rows
+                output.write(_of_schema(batch.filter(pa.array(stays)), target.schema))
+    output.write(_of_schema(share.upserts, target.schema))
     return DeltaFiles(removed, output.close())
 
 
-def _of_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def _rows_hit(parquet: pq.ParquetFile, target: DeltaTarget) -> Bools:
+    """Return which rows of a file have a key that is touched."""
+    key = target.touched.column_names
+    schema = pa.schema([target.schema.field(name) for name in key])
+    names = [name for name in key if name in parquet.schema_arrow.names]
+    found = [
+        has_key_of(_of_schema(batch, schema), target.touched)
+        for batch in parquet.iter_batches(_BATCH_ROWS, columns=names)
+    ]
+    return np.concatenate([np.zeros(0, bool), *found])
+
+
+def _of_schema(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     """Return rows of an older file; columns that were added since are null."""
     columns = [
         rows[field.name].cast(field.type)
         if field.name in rows.column_names
-        else pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+        else pa.nulls(rows.num_rows, field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -147,9 +157,21 @@ class _Output:
         self._stream: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._told: list[pq.FileMetaData] = []
+        self._rows: list[pa.Table] = []
+        self._waiting = 0, 0  # rows and bytes that are in no row group yet
 
     def write(self, rows: pa.Table) -> None:
+        """Add rows of the table's schema."""
         if not rows.num_rows:
+            return
+        self._rows.append(rows)
+        self._waiting = self._waiting[0] + rows.num_rows, self._waiting[1] + rows.nbytes
+        if self._waiting[0] >= _GROUP_ROWS or self._waiting[1] >= _GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        rows, self._rows, self._waiting = self._rows, [], (0, 0)
+        if not rows:
             return
         if self._writer is None:
             self._path = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
@@ -158,12 +180,11 @@ class _Output:
             self._writer = pq.ParquetWriter(
                 self._stream, self._schema, compression="snappy", metadata_collector=self._told
             )
-        self._writer.write_table(_of_schema(rows, self._schema))
+        self._writer.write_table(pa.concat_tables(rows))
         if self._stream is not None and self._stream.tell() > _FILE_BYTES:
-            self.close()
+            self._end_file()
 
-    def close(self) -> list[AddAction]:
-        """End the file in hand; return all that were written."""
+    def _end_file(self) -> None:
         if self._writer is not None and self._stream is not None:
             self._writer.close()
             size = self._stream.tell()
@@ -172,6 +193,11 @@ class _Output:
             stats = json.dumps(_statistics(self._told[0]))
             self._added.append(AddAction(self._path, size, {}, now, True, stats))
         self._writer = self._stream = None
+
+    def close(self) -> list[AddAction]:
+        """End the file in hand; return all that were written."""
+        self._write_group()
+        self._end_file()
         return self._added
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -164,6 +165,7 @@ def test_a_commit_of_somebody_else_between_fails_it(other: str, tmp_path: Path) 
 
 def test_long_files_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_files, "_FILE_BYTES", 1000)
+    monkeypatch.setattr(delta_files, "_GROUP_ROWS", 400)
     uri = str(tmp_path / "t")
     for first in (0, 500):
         write_deltalake(uri, rows([(n, "x") for n in range(first, first + 500)], random.Random(1)),
@@ -174,6 +176,23 @@ def test_long_files_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     table.merge(KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 1, 0))
     assert len(DeltaTable(uri).file_uris()) == 3
     assert len(held(uri)) == 1000
+
+
+def test_small_commits_leave_no_small_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is written again and again, each time with a few rows more, in batches."""
+    monkeypatch.setattr(delta_files, "_BATCH_ROWS", 7)
+    uri, pick = str(tmp_path / "t"), random.Random(1)
+    table = DeltaFile(uri, "a", None, Writers(2))
+    monkeypatch.setattr(file_shares, "_SHARE_ROWS", 1000)
+    table.create(SCHEMA)
+    for number in range(20):
+        new = rows([(0, "x"), (100 + number, "x")], pick)
+        table.merge(KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, number, 0))
+    (path,) = DeltaTable(uri).file_uris()
+    assert pq.ParquetFile(path).num_row_groups == 1
+    assert [row["a"] for row in held(uri)] == [0, *range(100, 120)]
 
 
 @pytest.mark.parametrize("kind", ["partitioned", "by_name", "lacking"])
