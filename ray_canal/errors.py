@@ -120,7 +120,8 @@ class PrivilegeMissing(SourceError):
 
 
 class PositionNotFound(SourceError):
-    """No such binlog file, a position past its end, or one where another log goes on."""
+    """No such binlog file, a position past its end, one where another log goes on, or a time in the
+    future."""
 
 
 @dataclass(frozen=True, slots=True)

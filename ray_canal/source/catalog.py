@@ -107,6 +107,11 @@ class Catalog:
         rows = self.rows("SHOW BINARY LOGS")
         return [(str(row["Log_name"]), int(row["File_size"])) for row in rows]
 
+    def now_us(self) -> int:
+        """Return what the server's clock says, in microseconds."""
+        row = self.rows("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) AS now_us")[0]
+        return int(row["now_us"])
+
     def position(self) -> EntryPosition:
         """Return where the binlog ends now, with the GTIDs executed up to there."""
         row = self._log_status()

@@ -4,19 +4,30 @@ what the log has let go."""
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import InstanceRestarted, PositionNotFound
+from ray_canal.errors import InstanceRestarted, PositionNotFound, TransactionsMissing
 from ray_canal.model.message import MessageHead
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.subscription import Subscription
 from ray_canal.source.start.log_file import transactions
 from ray_canal.source.start.lookup import log_of
 from ray_canal.source.start.search import Search
-from tests.local_destination import ALL, drain, follow_each_other, run, running, take
+from tests.local_destination import (
+    ALL,
+    LocalDestination,
+    drain,
+    follow_each_other,
+    run,
+    running,
+    take,
+)
 from tests.servers import Server
 
 pytestmark = pytest.mark.parametrize("server", ["mysql97", "mariadb"], indirect=True)
@@ -59,6 +70,23 @@ def begins_at(head: MessageHead | None, place: EntryPosition) -> bool:
     )
 
 
+async def refuse_what_never_was(store: LocalDestination, gtids: str) -> None:
+    """Neither seek nor a first subscription begins after foreign GTIDs, or in the future."""
+    foreign = "0-77-1" if "-" in gtids.partition(":")[0][:3] else f"{gtids},{uuid.uuid4()}:1-5"
+    tomorrow = dt.datetime.now(dt.timezone.utc) + dt.timedelta(days=1)
+    for place, kind, why in (
+        (foreign, TransactionsMissing, "never had .*; it has .*"),
+        (tomorrow, PositionNotFound, "in the future for .*: its clock says 2.*, and the newest"),
+    ):
+        before = (await store.operate(7, "show") or {})["cursor"]
+        with pytest.raises(kind, match=why):
+            await store.operate(7, "seek", place if isinstance(place, str) else place.isoformat())
+        assert (await store.operate(7, "show") or {})["cursor"] == before
+        with pytest.raises(kind, match=why):
+            await store.subscribe(8, ALL, wishes=Subscription(start=place))
+    assert [one["client_id"] for one in await store.subscribers()] == [7]
+
+
 def test_by_offset_gtids_and_time(server: Server, tmp_path: Path) -> None:
     with contextlib.suppress(Exception):
         server.execute("DROP DATABASE sought")
@@ -92,6 +120,7 @@ def test_by_offset_gtids_and_time(server: Server, tmp_path: Path) -> None:
             assert head is not None
             with pytest.raises(PositionNotFound):
                 await store.operate(7, "seek", "nothing.000001:4")
+            await refuse_what_never_was(store, places[5].gtid)
             await store.operate(7, "seek", "latest")
             with pytest.raises(InstanceRestarted):
                 await store.ack(7, head.id, head.epoch)

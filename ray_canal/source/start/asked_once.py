@@ -55,5 +55,8 @@ class AskedOnce:
     def leaves_rows_out(self) -> str:
         return self._once("leaves_rows_out", self._log.leaves_rows_out)
 
+    def now_us(self) -> int:
+        return self._log.now_us()
+
     def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
         return self._log.chunks(journal_name, chunk_bytes)

@@ -168,6 +168,7 @@ class _Decision:
         if source.start == "gtid":
             return self._from_gtid_set()
         if source.start == "timestamp":
+            self.known.refuse_future(source.start_time_us)
             return self._from_time(source.start_time_us, "source.timestamp")
         if source.start == "position":
             self.known.refuse_absent(EntryPosition(source.journal_name, source.position))
@@ -185,6 +186,7 @@ class _Decision:
             lost = missing_gtids(self._log.purged(), wanted)
         if lost:
             raise self.known.purged(EntryPosition("", gtid=wanted), lost, "source.gtid_set")
+        self.known.refuse_never_executed(wanted)
         return EntryPosition("", gtid=wanted)
 
     def _from_time(self, time_us: int, what: str) -> EntryPosition:

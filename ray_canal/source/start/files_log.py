@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, OnUndecodable, RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
+from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.model.position import EntryPosition, SourceIdentity
 from ray_canal.source.binlog_files import MAGIC, check_magic
 from ray_canal.source.gtid_sets import is_mysql_set
-from ray_canal.source.start.log_file import read_head
+from ray_canal.source.start.log_file import read_head, transactions
 from ray_canal.source.start.search import Search
 
 _HEAD_BYTES = 64 << 10
@@ -54,7 +58,15 @@ class FilesLog:
         return self.end().gtid
 
     def known_gtids(self) -> str:
-        return self.executed()
+        if not self.is_mariadb:
+            return self.executed()
+        newest = [read_head(self, next(iter(self._paths))).gtids]
+        for name in self._paths:
+            for some in transactions(self, name):
+                for server_id in np.unique(some.gtids["server_id"]):
+                    of_server = some.gtids[some.gtids["server_id"] == server_id]
+                    newest.append(gtid_set_after("", of_server))
+        return ",".join(filter(None, newest))
 
     def offsets_max(self) -> int:
         return 1 << 63
@@ -65,6 +77,9 @@ class FilesLog:
     def purged(self) -> str:
         gtids = read_head(self, next(iter(self._paths))).gtids
         return gtids if is_mysql_set(gtids) else ""
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
 
     def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
         path = self._paths[journal_name]

@@ -18,6 +18,10 @@ from ray_canal.source.retention import describe_lost
 from ray_canal.source.start.log_file import MICROS, Log
 from ray_canal.source.start.search import Search
 
+CLOCKS_APART_S = 10
+"""So much later than the server's clock says is not the future yet: "now" by another clock."""
+_TEXT_MAX = 400
+
 
 class KnownLog:
     """A log. `wanted_gtids`: those of the place that was last found purged."""
@@ -57,6 +61,35 @@ class KnownLog:
         raise PositionNotFound(
             f"{where} has no binlog file {name!r}; it has {files[0][0]} … {files[-1][0]}"
         ).at(name, position.position)
+
+    def refuse_never_executed(self, wanted: str) -> None:
+        """Raise TransactionsMissing if a GTID set has what this server never had."""
+        lacking = unknown_gtids(wanted, self._log.known_gtids())
+        if not lacking:
+            return
+        have = self._log.executed() or "no GTIDs (gtid_mode)"
+        error = TransactionsMissing(
+            f"{self._log.identity.address} never had {_cut(lacking)}; it has {_cut(have)}. Leave "
+            "out what is not this server's, or wait until it has it"
+        )
+        error.retryable = False  # it is a person's choice
+        raise error
+
+    def refuse_future(self, time_us: int) -> None:
+        """Raise PositionNotFound if a time has not come yet for this server."""
+        now_us = self._log.now_us()
+        if time_us <= now_us + CLOCKS_APART_S * MICROS:
+            return
+        last = self.search.last_before(self.search.end())
+        newest = "its log is empty"
+        if last is not None:
+            newest_s = last.last_us // MICROS or last.before_s
+            newest = f"the newest in its log is of {utc_text(newest_s)}"
+        raise PositionNotFound(
+            f"{utc_text(time_us // MICROS)} is in the future for {self._log.identity.address}: its "
+            f"clock says {utc_text(now_us // MICROS)}, and {newest}. Give a time that has passed, "
+            "or latest"
+        )
 
     def refuse_purged(self, position: EntryPosition) -> None:
         """Raise PositionPurged if its file is older than the oldest one."""
@@ -118,3 +151,7 @@ class KnownLog:
                     f"{self._log.identity.server_uuid}) lacks transactions that were delivered "
                     f"already: {lacking}; wait until it has them, or connect to a server that does"
                 )
+
+
+def _cut(gtids: str) -> str:
+    return gtids if len(gtids) <= _TEXT_MAX else f"{gtids[:_TEXT_MAX]} …"

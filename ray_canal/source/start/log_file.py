@@ -86,6 +86,10 @@ class Log(Protocol):
         """GTIDs of what the server has executed and its log does not have."""
         ...
 
+    def now_us(self) -> int:
+        """Return what the clock says that the log's times are of."""
+        ...
+
     def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
         """One file from its beginning to its present end; reads ahead about a chunk."""
         ...

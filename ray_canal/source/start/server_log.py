@@ -73,6 +73,9 @@ class ServerLog:
     def purged(self) -> str:
         return self._catalog.gtid_purged()
 
+    def now_us(self) -> int:
+        return self._catalog.now_us()
+
     def _refuse_purged(self, journal_name: str) -> None:
         """Raise ConnectionLost if a file that was listed is not there any more, so that the
         decision that needs it is made again."""

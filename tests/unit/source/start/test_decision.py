@@ -20,9 +20,10 @@ from ray_canal.errors import (
     TransactionsMissing,
 )
 from ray_canal.model.gtid import GtidSet
-from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity, utc_text
 from ray_canal.source.start.decision import Start, configured_start, decide
 from ray_canal.source.start.files_log import FilesLog
+from ray_canal.source.start.known_log import CLOCKS_APART_S
 from ray_canal.source.start.log_file import MICROS, transactions
 from ray_canal.source.start.search import Search
 
@@ -39,6 +40,7 @@ class ServersLog(FilesLog):
     paths: Sequence[Path] = tuple(FILES)
     server: SourceIdentity = HERE
     gtids_on: bool = True
+    clock_us: int = 0
     read: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -50,6 +52,9 @@ class ServersLog(FilesLog):
 
     def executed(self) -> str:
         return super().executed() if self.gtids_on else ""
+
+    def now_us(self) -> int:
+        return self.clock_us or super().now_us()
 
     def purged(self) -> str:
         return super().purged() if self.gtids_on else ""
@@ -116,6 +121,38 @@ def test_a_gtid_set_is_left_to_the_server() -> None:
         decide(source(start="gtid", gtid_set=f"{UUID}:1-5"), (), ServersLog(FILES[1:]))
     assert caught.value.lost is not None
     assert GtidSet.parse(caught.value.lost.gtids) == GtidSet.parse(executed)
+
+
+def test_a_gtid_set_that_the_server_never_had_is_refused() -> None:
+    """It may be of another server, or of a replica with transactions of its own."""
+    executed = ServersLog().executed()
+    for lacking, wanted in (
+        (f"{UUID}:1-5", f"{executed},{UUID}:1-5"),
+        ("9999998-9999999", f"{executed}:9999998-9999999"),
+    ):
+        with pytest.raises(TransactionsMissing, match=lacking) as caught:
+            configured_start(source(start="gtid", gtid_set=wanted), ServersLog())
+        assert f"it has {executed}" in str(caught.value)
+        assert not caught.value.retryable  # a call that asks for it is not repeated
+    gtids_off = ServersLog(gtids_on=False)
+    with pytest.raises(TransactionsMissing, match="it has no GTIDs"):
+        configured_start(source(start="gtid", gtid_set=f"{UUID}:1-5"), gtids_off)
+
+
+def test_a_time_in_the_future_is_refused() -> None:
+    """It would begin at the log's end as it is now, with changes of before that time."""
+    log = ServersLog()
+    newest = utc_text(int(list(transactions(log, THIRD))[-1].time_us[-1]) // MICROS)
+    for later_s in (CLOCKS_APART_S - 1, CLOCKS_APART_S + 1):
+        log.clock_us = 4_000_000_000 * MICROS
+        settings = source(start="timestamp", timestamp=_iso(log.clock_us + later_s * MICROS))
+        if later_s < CLOCKS_APART_S:  # nothing was written since
+            assert configured_start(settings, log) == log.end()
+            continue
+        with pytest.raises(PositionNotFound, match="2096-10-02 07:06:51Z is in the future") as it:
+            configured_start(settings, log)
+        assert "its clock says 2096-10-02 07:06:40Z" in str(it.value)
+        assert f"the newest in its log is of {newest}" in str(it.value)
 
 
 def test_a_time() -> None:

@@ -11,7 +11,7 @@ import pytest
 from ray_canal.binlog.walked import walk
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
-from ray_canal.errors import ConfigError, PositionNotFound, PositionPurged
+from ray_canal.errors import ConfigError, PositionNotFound, PositionPurged, TransactionsMissing
 from ray_canal.model.position import EntryPosition
 from ray_canal.source.start.files_log import FilesLog
 from ray_canal.source.start.lookup import Located, locate, log_of, parse_place, told
@@ -135,6 +135,20 @@ def test_what_is_not_in_the_log_is_told() -> None:
     for missing in (f"{UUID}:5", f"{server}:9999999"):
         with pytest.raises(PositionNotFound, match="purged, or has not been executed there"):
             found_at(later, missing)
+    with pytest.raises(PositionNotFound, match="is in the future"):
+        found_at(files, "2120-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("name", ["mysql97", "mariadb"])
+def test_gtids_that_were_never_executed_are_told(name: str) -> None:
+    files = LOGS[name]
+    end = FilesLog(files).end().gtid
+    assert located(files, end, looking=False).place == FilesLog(files).end()
+    foreign = {"mysql97": [f"{UUID}:5"], "mariadb": ["0-77-136", "0-198-137"]}
+    for more in foreign[name]:
+        wanted = f"{end},{more}" if name == "mysql97" else more
+        with pytest.raises(TransactionsMissing, match=f"never had {more}; it has {end}"):
+            located(files, wanted, looking=False)
 
 
 def test_plain_values_are_complete() -> None:
