@@ -9,13 +9,22 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from zlib import crc32
 
 import grpc
-from rocketmq.grpc_protocol.definition_pb2 import AddressScheme, Code, MessageType, Permission
+from rocketmq.grpc_protocol.definition_pb2 import (
+    AddressScheme,
+    Code,
+    DigestType,
+    MessageType,
+    Permission,
+)
 from rocketmq.grpc_protocol.service_pb2 import (
+    AckMessageResponse,
     HeartbeatResponse,
     NotifyClientTerminationResponse,
     QueryRouteResponse,
+    ReceiveMessageResponse,
     SendMessageResponse,
     TelemetryCommand,
 )
@@ -23,6 +32,7 @@ from rocketmq.grpc_protocol.service_pb2_grpc import (
     MessagingServiceServicer,
     add_MessagingServiceServicer_to_server,
 )
+from rocketmq.v5.util import Misc
 
 _QUEUES = 4
 MAX_BODY_BYTES = 1 << 20
@@ -39,6 +49,8 @@ class RocketProxy(MessagingServiceServicer):  # type: ignore[misc]
         self.messages: list[Any] = []
         self.metadata: dict[str, str] = {}
         self.at_once = self.at_once_max = 0
+        self._queues: dict[str, list[list[Any]]] = {}
+        self._read: dict[tuple[str, str], list[int]] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(32)
         self._server = grpc.server(self._pool)
@@ -81,9 +93,47 @@ class RocketProxy(MessagingServiceServicer):  # type: ignore[misc]
             code = self.refuse(message)
             if code == Code.OK:
                 self.messages.append(message)
+                self._store(message)
         response.status.code = code
         if code == Code.OK:
             response.entries.add().message_id = message.system_properties.message_id
+        return response
+
+    def _store(self, message: Any) -> None:
+        """Put a message behind its queue's last one; a group has one queue."""
+        own = message.system_properties
+        own.queue_id = crc32(own.message_group.encode()) % _QUEUES
+        queue = self._queues_of(message.topic.name)[own.queue_id]
+        own.queue_offset, own.delivery_attempt, own.receipt_handle = len(queue), 1, "r"
+        own.body_digest.type = DigestType.CRC32
+        own.body_digest.checksum = Misc.crc32_checksum(message.body)
+        queue.append(message)
+
+    def _queues_of(self, topic: str) -> list[list[Any]]:
+        return self._queues.setdefault(topic, [[] for _ in range(_QUEUES)])
+
+    def ReceiveMessage(self, request: Any, context: Any) -> Iterator[Any]:
+        """Hand each message of a tag to a consumer group once. As RocketMQ's proxy does it, a new
+        group begins at the last message of each queue."""
+        topic, wanted = request.message_queue.topic.name, request.filter_expression.expression
+        found: list[Any] = []
+        with self._lock:
+            queues = self._queues_of(topic)
+            first = [max(len(queue) - 1, 0) for queue in queues]
+            read = self._read.setdefault((request.group.name, topic), first)
+            for number, queue in enumerate(queues):
+                taken = queue[read[number] : read[number] + request.batch_size - len(found)]
+                read[number] += len(taken)
+                found += [each for each in taken if each.system_properties.tag == wanted]
+        response = ReceiveMessageResponse()
+        response.status.code = Code.OK if found else Code.MESSAGE_NOT_FOUND
+        yield response
+        for message in found:
+            yield ReceiveMessageResponse(message=message)
+
+    def AckMessage(self, request: Any, context: Any) -> Any:
+        response = AckMessageResponse()
+        response.status.code = Code.OK
         return response
 
     def Heartbeat(self, request: Any, context: Any) -> Any:

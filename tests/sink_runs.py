@@ -2,10 +2,11 @@
 
     python -m tests.sink_runs FOLDER SINK.json DESTINATION.json STEP…
 
-A STEP is `METHOD:COUNT:before|after`: the process that runs the sink kills itself before or after
-the COUNTth call of this method of the database or lake, or of the sink where it has none; `MS`
-kills it after so many milliseconds. Each step is a process of its own, forked where all code is
-loaded. The last process runs to the end of the binlog files. Prints how each of them ended.
+A STEP is `METHOD:COUNT:before|after|flushed`: the process that runs the sink kills itself before or
+after the COUNTth call of this method of the database or lake, of the sink, or of Kafka's producer.
+*flushed* is before it, once Kafka's brokers have all messages that were sent. `MS` kills it after
+so many milliseconds. Each step is a process of its own, forked where all code is loaded. The last
+process runs to the end of the binlog files. Prints how each of them ended.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from typing import Any
 
 from ray_canal.config import SinkConfig
 from ray_canal.sinks import file_shares
+from ray_canal.sinks.kafka import KafkaSink
+from ray_canal.sinks.kafka_producer import MessageProducer
+from ray_canal.sinks.librdkafka import BatchProducer
 from ray_canal.sinks.open import make_sink
 from tests.in_process_sink import destination, runner_of
 
@@ -49,15 +53,16 @@ def killed(
     return [line.split()[1] for line in done.stdout.splitlines()]
 
 
-def random_steps(*methods: str, calls_max: int = 3) -> list[str]:
+def random_steps(
+    *methods: str, calls_max: int = 3, whens: Sequence[str] = ("before", "after")
+) -> list[str]:
     """Return KILLS (100) steps at which to kill, the same in each run of a test: at one of the
     first calls of one of the methods, which each commit makes. (A moment would come after a fast
     sink's end.)"""
     kills = int(os.environ.get("KILLS", "100"))
     generator = random.Random(kills)
     return [
-        f"{generator.choice(methods)}:{generator.randint(1, calls_max)}"
-        f":{generator.choice(['before', 'after'])}"
+        f"{generator.choice(methods)}:{generator.randint(1, calls_max)}:{generator.choice(whens)}"
         for _ in range(kills)
     ]
 
@@ -71,7 +76,10 @@ def deadly(call: Callable[..., Any], count: int, when: str) -> Callable[..., Any
 
     def called(*arguments: Any) -> Any:
         number = next(numbers)
-        if number == count and when == "before":
+        if number == count and when == "flushed":
+            producer = getattr(arguments[0], "_connected", arguments[0])
+            assert producer.flush(30) == 0
+        if number == count and when != "after":
             die()
         answer = call(*arguments)
         if number == count and when == "after":
@@ -81,13 +89,20 @@ def deadly(call: Callable[..., Any], count: int, when: str) -> Callable[..., Any
     return called
 
 
+def classes_of(sink: Any, method: str) -> Sequence[type[Any]]:
+    """Return the classes whose method a step names."""
+    if isinstance(sink, KafkaSink) and not hasattr(sink, method):
+        return BatchProducer, MessageProducer
+    return (type(getattr(sink, "_database", None) or getattr(sink, "_lake", sink)),)
+
+
 def run(folder: Path, config: SinkConfig, instance: dict[str, Any], step: str) -> None:
     file_shares._SHARE_ROWS = 1  # small commits are shared, too
     sink: Any = make_sink(config)
     if ":" in step:
         method, count, when = step.split(":")
-        target = type(getattr(sink, "_database", None) or getattr(sink, "_lake", sink))
-        setattr(target, method, deadly(getattr(target, method), int(count), when))
+        for target in classes_of(sink, method):
+            setattr(target, method, deadly(getattr(target, method), int(count), when))
     elif step:
         threading.Timer(int(step) / 1000, die).start()
     with destination(folder, **instance):

@@ -6,6 +6,7 @@ system than Linux, a librdkafka that is linked in statically).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -82,11 +83,8 @@ class MessageProducer:
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._fatal: KafkaError | None = None
         self._failure: KafkaError | None = None
-        self._producer: Any = Producer({**settings, "error_cb": self._on_error})
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            self._fatal = error
+        # with a callback, `poll` raises once what ended the producer for good
+        self._producer: Any = Producer({**settings, "error_cb": lambda error: None})
 
     def send(
         self, topic: str, partition: int, buffer: Bytes, bounds: Int64s, keys: Keys | None = None
@@ -108,12 +106,12 @@ class MessageProducer:
                 )
                 break
             except BufferError:  # the client's queue is full: wait for the broker
-                self._producer.poll(_POLL_S)
+                self._poll(_POLL_S)
                 if self._failure is not None:
                     raise KafkaException(self.take_failure()) from None
             except KafkaException as error:
                 raise self._explained(error) from None
-        self._producer.poll(0)
+        self._poll(0)
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is not None and self._failure is None:
@@ -124,7 +122,7 @@ class MessageProducer:
         return len(described.partitions)
 
     def flush(self, timeout_s: float) -> int:
-        return int(self._producer.flush(timeout_s))
+        return int(self._call("flush", timeout_s))
 
     def take_failure(self) -> KafkaError | None:
         failure, self._failure = self._failure, None
@@ -146,18 +144,26 @@ class MessageProducer:
         producer, self._producer = self._producer, None  # its handle ends with the last reference
         if producer is not None:
             producer.purge()
-            producer.flush(5)
+            with contextlib.suppress(KafkaException):  # what ended it is known, or told by nobody
+                producer.flush(5)
 
-    def _call(self, name: str, *arguments: float) -> None:
+    def _call(self, name: str, *arguments: float) -> Any:
         try:
-            getattr(self._producer, name)(*arguments)
+            return getattr(self._producer, name)(*arguments)
         except KafkaException as error:
             raise self._explained(error) from None
 
+    def _poll(self, seconds: float) -> None:
+        self._call("poll", seconds)
+
     def _explained(self, error: KafkaException) -> KafkaException:
-        """The error; of one that ended the producer for good, its cause."""
-        if error.args[0].code() == KafkaError._FATAL:
-            self._producer.poll(0)  # serves `error_cb`
-            if self._fatal is not None:
-                return KafkaException(self._fatal)
-        return error
+        """The error; after one that ended the producer for good, that one."""
+        told: KafkaError = error.args[0]
+        if told.code() == KafkaError._FATAL and self._fatal is None:
+            try:
+                self._producer.poll(0)
+            except KafkaException as cause:
+                told = cause.args[0]
+        if told.fatal() and self._fatal is None:
+            self._fatal = told
+        return error if self._fatal is None else KafkaException(self._fatal)

@@ -13,13 +13,13 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
@@ -27,6 +27,7 @@ from ray_canal.config.queue import ROW_FORMATS
 from ray_canal.demo import binlog_files
 from ray_canal.offline import decode_messages
 from ray_canal.sinks.kafka import KafkaSink
+from ray_canal.sinks.kafka_producer import KafkaProducer, make_producer
 from ray_canal.sinks.librdkafka import BatchProducer, library
 from ray_canal.sinks.port import Changes, Cursor, SinkError
 from ray_canal.views.flat import FlatOptions
@@ -35,6 +36,7 @@ from tests.in_process_sink import runner_of, sink_config, until
 from tests.sink_runs import killed, random_steps
 
 PARTITIONS = 4
+PRODUCE, ADD_PARTITIONS_TO_TXN = 0, 24
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +71,21 @@ def kafka(
     )  # fmt: skip
 
 
-def read(address: str, topic: str, isolation: str = "read_committed") -> list[list[bytes]]:
-    """Every message, by partition, up to the high watermarks."""
-    ends = []
+def messages(address: str, topic: str, isolation: str = "read_committed") -> list[list[Message]]:
+    """Return every message, by partition, up to the high watermarks. (A commit is answered before
+    all partitions have its mark, so the end for readers of what is committed may come later.)"""
     settings = {
         "bootstrap.servers": address, "group.id": uuid.uuid4().hex,
         "enable.partition.eof": "true", "auto.offset.reset": "earliest",
         "enable.auto.commit": "false",
     }  # fmt: skip
     consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
-    for number in range(PARTITIONS):
-        ends.append(consumer.get_watermark_offsets(TopicPartition(topic, number), 30)[1])
+    places = [TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
+    ends = [consumer.get_watermark_offsets(place, 30, cached=False)[1] for place in places]
     consumer.close()
     consumer = Consumer({**settings, "isolation.level": isolation})
-    found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-    consumer.assign([TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
+    found: list[list[Message]] = [[] for _ in range(PARTITIONS)]
+    consumer.assign(places)
     reached = [0] * PARTITIONS
     while any(at < end for at, end in zip(reached, ends, strict=True)):
         message = consumer.poll(60)
@@ -93,9 +95,14 @@ def read(address: str, topic: str, isolation: str = "read_committed") -> list[li
             reached[message.partition()] = message.offset()
         else:
             reached[message.partition()] = message.offset() + 1
-            found[message.partition()].append(message.value())
+            found[message.partition()].append(message)
     consumer.close()
     return found
+
+
+def read(address: str, topic: str, isolation: str = "read_committed") -> list[list[bytes]]:
+    found = messages(address, topic, isolation)
+    return [[message.value() or b"" for message in each] for each in found]
 
 
 def told(message: bytes) -> Any:
@@ -187,17 +194,48 @@ def test_transactions_carry_the_place(mock_kafka: str, demo_log: None, sender: s
     successor.close()
 
 
-def test_a_message_that_the_broker_refuses_is_poison_at_every_call(mock_kafka: str) -> None:
-    """The mock refuses the first message; what is sent behind it meets an ended transaction."""
-    sink = KafkaSink(kafka(mock_kafka, "refused"))
-    settings = {"test.mock.num.brokers": "1", "bootstrap.servers": "x", "transactional.id": "t"}
-    producer = BatchProducer(settings)
-    rd, refusals = library(), (ctypes.c_int * 1)(KafkaError.MSG_SIZE_TOO_LARGE)
-    rd.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
-    cluster = ctypes.c_void_p(rd.rd_kafka_handle_mock_cluster(producer._handle))
-    sink._connected = producer
+class Mock:
+    """A mock cluster that answers requests of a kind (Kafka's number) with an error."""
+
+    def __init__(self) -> None:
+        self._host = BatchProducer({"test.mock.num.brokers": "1", "bootstrap.servers": "x"})
+        self._rd = library()
+        for name, kind in (("handle_mock_cluster", ctypes.c_void_p),
+                           ("mock_cluster_bootstraps", ctypes.c_char_p)):  # fmt: skip
+            getattr(self._rd, f"rd_kafka_{name}").restype = kind
+        self._cluster = ctypes.c_void_p(self._rd.rd_kafka_handle_mock_cluster(self._host._handle))
+        self.address = str(self._rd.rd_kafka_mock_cluster_bootstraps(self._cluster), "utf-8")
+
+    def refuse(self, request: int, code: int) -> None:
+        refusals = (ctypes.c_int * 1)(code)
+        self._rd.rd_kafka_mock_push_request_errors_array(
+            self._cluster, request, ctypes.c_size_t(1), refusals
+        )
+
+    def close(self) -> None:
+        self._host.close()
+
+
+@pytest.fixture
+def mock() -> Iterator[Mock]:
+    found = Mock()
+    yield found
+    found.close()
+
+
+def connected(address: str, topic: str, sender: Any) -> tuple[KafkaSink, KafkaProducer]:
+    """A sink that does not ask for its place: the mock makes no topics that are asked for."""
+    sink = KafkaSink(kafka(address, topic))
+    settings = {"bootstrap.servers": address, "transactional.id": "t"}
+    sink._connected = producer = make_producer(settings, sender)
     producer.init_transactions(30)
-    assert producer.partition_count("refused", 30) > 0
+    assert producer.partition_count(topic, 30) > 0
+    return sink, producer
+
+
+def test_a_message_that_the_broker_refuses_is_poison_at_every_call(mock: Mock, sender: str) -> None:
+    """The mock refuses the first message; what is sent behind it meets an ended transaction."""
+    sink, producer = connected(mock.address, "refused", sender)
 
     def send() -> None:
         with sink._translated():
@@ -207,15 +245,26 @@ def test_a_message_that_the_broker_refuses_is_poison_at_every_call(mock_kafka: s
         with sink._translated():
             sink._begin().commit_transaction(30)
 
-    for call in (send, commit):
+    for call, is_known in ((send, True), (commit, True), (commit, False)):
         sink._begin()
-        rd.rd_kafka_mock_push_request_errors_array(cluster, 0, ctypes.c_size_t(1), refusals)
+        mock.refuse(PRODUCE, KafkaError.MSG_SIZE_TOO_LARGE)
         producer.send_one("refused", 0, b"too long")
-        producer.flush(30)
+        if is_known:
+            producer.flush(30)
         with pytest.raises(SinkError) as caught:
             call()
         assert caught.value.kind == "poison", (call, caught.value)
         sink.abort()
+    sink.close()
+
+
+def test_a_producer_that_was_replaced_is_told_so_at_every_call(mock: Mock, sender: str) -> None:
+    sink, _ = connected(mock.address, "fenced", sender)
+    mock.refuse(ADD_PARTITIONS_TO_TXN, KafkaError.INVALID_PRODUCER_EPOCH)
+    for _ in range(3):
+        with pytest.raises(SinkError) as caught:
+            sink.commit(Cursor(timeline=1, journal_name="mysql-bin.000001", position=4))
+        assert caught.value.kind == "fenced", caught.value
     sink.close()
 
 
@@ -232,7 +281,8 @@ def made(address: str, topic: str = "", **config: str) -> str:
 
 
 class Crashing(KafkaSink):
-    """Stops at the given commits: before it, or after it with its answer lost."""
+    """Stops at the given commits: before it, or after it with its answer lost. `crashes` has those
+    that are still to come."""
 
     def __init__(self, config: Any, crashes: dict[int, str]) -> None:
         super().__init__(config)
@@ -246,7 +296,7 @@ class Crashing(KafkaSink):
 
     def commit(self, upto: Cursor) -> None:
         self._commits += 1
-        how = self._crashes.get(self._commits)
+        how = self._crashes.pop(self._commits, "")
         if how in ("before", "flushed"):
             raise SinkError("crashed", "retry")
         super().commit(upto)
@@ -260,16 +310,21 @@ def test_each_row_once_over_crashes_for_readers_of_what_is_committed(
     topic = made(real)
     config = kafka(real, topic, sender=sender)
     crashes = {1: "flushed", 3: "after", 4: "before", 6: "after", 8: "flushed", 9: "after"}
-    runner = runner_of(config, Crashing(config, crashes))
-    runner.run(threading.Event())
-    assert runner.status.retries == len(crashes)
-    assert shown(real, topic) == expected()
-    everything = read(real, topic, "read_uncommitted")
+    runner_of(config, Crashing(config, crashes)).run(threading.Event())
+    assert not crashes
+    each_is_there_once(real, topic)
+
+
+def each_is_there_once(address: str, topic: str) -> None:
+    """For readers of what is committed, in order; others see more."""
+    assert shown(address, topic) == expected()
+    everything = read(address, topic, "read_uncommitted")
     assert sum(map(len, everything)) > sum(map(len, expected())), "no aborted message was written"
 
 
 def test_a_zombie_is_fenced(real: str, sender: str) -> None:
-    """The predecessor has messages in the log that are not committed when its heir comes."""
+    """The predecessor has messages in the log that are not committed when its heir comes, and
+    others that it sends after that, into the transaction that it has open and beyond it."""
     topic = made(real)
     config = kafka(real, topic, sender=sender)
     zombie, heir = KafkaSink(config), KafkaSink(config)
@@ -280,6 +335,7 @@ def test_a_zombie_is_fenced(real: str, sender: str) -> None:
     producer.send_one(topic, 0, b"of the zombie")
     assert producer.flush(30) == 0
     assert heir.open() == place
+    producer.send_one(topic, 0, b"of the zombie, awake")
     with pytest.raises(SinkError) as caught:
         zombie.commit(Cursor(timeline=1, journal_name="mysql-bin.000001", position=5))
     assert caught.value.kind == "fenced", caught.value
@@ -343,8 +399,10 @@ def test_a_message_beyond_the_topics_limit_is_set_aside(
     assert missing > 0
 
 
-STEPS = ("open:1:before", "open:1:after", "write:1:after", "write:3:before", "commit:1:before",
-         "commit:1:after", "commit:2:after", "write:5:after", "commit:4:before")  # fmt: skip
+STEPS = ("open:1:before", "open:1:after", "write:1:after", "write:3:before", "commit:2:flushed",
+         "commit:1:after", "commit:2:after", "write:5:after", "commit_transaction:3:flushed",
+         "begin_transaction:2:after", "commit_transaction:1:flushed")  # fmt: skip
+"""With nothing in the log that is not committed, with rows, and with rows and their place."""
 
 
 def run_killed(
@@ -354,9 +412,8 @@ def run_killed(
     topic = made(address)
     config = kafka(address, topic, sender=sender).model_copy(update={"batch_size": batch_size})
     ends = killed(folder, config, {"files": [str(binlog_files()[0])]}, steps)
-    assert ends[-1] == "0", ends
-    assert "-9" in ends
-    assert shown(address, topic) == expected(), ends
+    assert ends == ["-9"] * len(steps) + ["0"]
+    each_is_there_once(address, topic)
 
 
 def test_killed_at_every_step_each_message_is_there_once(
@@ -367,5 +424,6 @@ def test_killed_at_every_step_each_message_is_there_once(
 
 @pytest.mark.soak
 def test_killed_at_random_steps(real: str, tmp_path: Path, sender: str) -> None:
-    steps = random_steps("write", "commit")
+    methods = "write", "commit", "commit_transaction"
+    steps = random_steps(*methods, whens=("before", "flushed", "after"))
     run_killed(real, tmp_path, sender, steps, batch_size=1)

@@ -1,20 +1,26 @@
 """RocketMQ's gRPC protocol: each message group in log order, every message confirmed.
 
-The stand-in takes what is sent; with ROCKETMQ_PROXY (HOST:PORT of a RocketMQ 5 proxy, and topics
-that are made there, see below) the same is read back from a real broker."""
+The stand-in takes what is sent; with ROCKETMQ_PROXY (HOST:PORT of a RocketMQ 5 proxy, and a topic
+that is made there, see `broker`) the same is read back from a real broker, by where it has stored
+each message."""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rocketmq.grpc_protocol.definition_pb2 import Code
+from rocketmq.v5.client import ClientConfiguration, Credentials
+from rocketmq.v5.consumer import SimpleConsumer
+from rocketmq.v5.model import FilterExpression, Message
 
 from ray_canal.demo import binlog_files
 from ray_canal.errors import CanalError
@@ -23,6 +29,7 @@ from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
 from tests.in_process_sink import runner_of, sink_config, until
 from tests.rocketmq_proxy import FIFO, NORMAL, RocketProxy
+from tests.sink_runs import killed
 
 PROXY = os.environ.get("ROCKETMQ_PROXY", "")
 TOPIC = os.environ.get("ROCKETMQ_TOPIC", "canal-fifo")
@@ -166,31 +173,111 @@ def test_rows_as_messages_go_by_key(proxy: RocketProxy, demo_log: None) -> None:
     assert 2 < len(set.union(*groups.values())) <= 10
 
 
-needs_broker = pytest.mark.skipif(
-    not PROXY,
-    reason="no real RocketMQ: set ROCKETMQ_PROXY=HOST:PORT, and make the topic ROCKETMQ_TOPIC "
-    "(canal-fifo) with +message.type=FIFO to test order there",
-)
+@pytest.fixture(params=["stand-in", "real"])
+def broker(request: pytest.FixtureRequest) -> str:
+    """HOST:PORT of a proxy whose topic TOPIC is FIFO."""
+    if request.param == "stand-in":
+        return f"127.0.0.1:{request.getfixturevalue('proxy').port}"
+    if not PROXY:
+        pytest.skip(
+            "no real RocketMQ: set ROCKETMQ_PROXY=HOST:PORT, and make the topic ROCKETMQ_TOPIC "
+            "(canal-fifo) with +message.type=FIFO to test order there"
+        )
+    return PROXY
 
 
-@needs_broker
-def test_a_real_broker_has_each_group_in_order(demo_log: None) -> None:
-    from rocketmq.v5.client import ClientConfiguration, Credentials
-    from rocketmq.v5.consumer import SimpleConsumer
-    from rocketmq.v5.model import FilterExpression
+class Reader:
+    """Reads what is sent with a tag after it was made: a new consumer group begins at the end."""
 
-    tag = f"t{uuid.uuid4().hex[:12]}"
-    runner_of(rocket(PROXY, tag=tag)).run(threading.Event())
-    given = ClientConfiguration(PROXY, Credentials())
-    consumer = SimpleConsumer(given, f"canal-{tag}", {TOPIC: FilterExpression(tag)})
-    consumer.startup()
-    found = defaultdict(list)
+    def __init__(self, address: str, tag: str, patch: pytest.MonkeyPatch) -> None:
+        self.stored: dict[tuple[str, int], dict[int, Message]] = defaultdict(dict)
+        """By queue and offset."""
+        self._names: set[str] = set()
+        plain = Message.fromProtobuf
+
+        def with_place(message: Message, told: Any) -> Any:
+            own = told.system_properties
+            found = plain(message, told)
+            if own.delivery_attempt < 2 or own.message_id not in self._names:
+                self.stored[own.store_host, own.queue_id].setdefault(own.queue_offset, found)
+            self._names.add(own.message_id)
+            return found
+
+        patch.setattr(Message, "fromProtobuf", with_place)
+        given = ClientConfiguration(address, Credentials())
+        self._consumer = SimpleConsumer(
+            given, f"canal-{tag}", {TOPIC: FilterExpression(tag)}, await_duration=5
+        )
+        self._consumer.startup()
+        while self.receive():
+            pass
+
+    def receive(self) -> int:
+        found = self._consumer.receive(32, 60)
+        for message in found:
+            self._consumer.ack(message)
+        return len(found)
+
+    def groups(self) -> dict[str, list[Any]]:
+        """Messages by group, in the order in which the broker has them. A group has one queue."""
+        found: dict[str, list[Any]] = defaultdict(list)
+        queues: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        for queue, messages in self.stored.items():
+            for _, message in sorted(messages.items()):
+                group = message.message_group
+                found[group].append(_comparable(json.loads(message.body)))
+                queues[group].add(queue)
+        assert all(len(each) == 1 for each in queues.values()), queues
+        return dict(found)
+
+    def wait(self, wanted: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """Return the groups once they have all of `wanted`, and nothing more comes."""
+        deadline = time.monotonic() + 120
+        while (found := self.groups()) != wanted:
+            assert time.monotonic() < deadline, {name: len(each) for name, each in found.items()}
+            if not self.receive() and all(
+                message in found.get(name, []) for name, each in wanted.items() for message in each
+            ):
+                return found
+        return found
+
+    def close(self) -> None:
+        self._consumer.shutdown()
+
+
+@pytest.fixture
+def tag() -> str:
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def reader(broker: str, tag: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    found = Reader(broker, tag, monkeypatch)
+    yield found
+    found.close()
+
+
+def test_the_broker_has_each_group_in_order(
+    broker: str, reader: Reader, tag: str, demo_log: None
+) -> None:
+    runner_of(rocket(broker, tag=tag)).run(threading.Event())
     wanted = expected(ROUTING)
-    try:
-        while sum(map(len, found.values())) < sum(map(len, wanted.values())):
-            for message in consumer.receive(32, 30):
-                found[message.message_group].append(_comparable(json.loads(message.body)))
-                consumer.ack(message)
-    finally:
-        consumer.shutdown()
+    found = reader.wait(wanted)
     assert {group: _without_repeats(each) for group, each in found.items()} == wanted
+
+
+STEPS = ("_message:50:before", "write:2:after", "commit:2:after")
+"""In the midst of a write, before its commit, and before its ack."""
+
+
+def test_killed_at_every_step_nothing_is_lost(
+    broker: str, reader: Reader, tag: str, tmp_path: Path
+) -> None:
+    """What is sent again begins at the last commit, and has the order of the first time."""
+    config = rocket(broker, tag=tag)
+    ends = killed(tmp_path, config, {"files": [str(binlog_files()[0])]}, STEPS)
+    assert ends == ["-9"] * len(STEPS) + ["0"]
+    wanted = expected(ROUTING)
+    found = reader.wait(wanted)
+    assert {group: _without_repeats(each) for group, each in found.items()} == wanted
+    assert sum(map(len, found.values())) > sum(map(len, wanted.values())), "nothing came again"

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 import ray_canal as canal
 from ray_canal.config import SinkConfig
 from tests.servers import Server
 from tests.servers.postgres import PostgresServer
 from tests.sink_runs import killed, random_steps
+from tests.unit.sinks.test_lake import options
 
 STEPS = (
     "take_over:1:after", "create:2:after", "begin:1:before", "upsert:1:after", "begin:3:after",
@@ -137,10 +139,22 @@ def test_postgres_has_each_change_once_at_random_steps(
     assert ends == ["-9"] * len(steps) + ["0"]
 
 
-def killed_delta(server: Server, source: str, folder: Path, steps: Sequence[str]) -> list[str]:
-    """Every change, in Delta tables: what the log has, by place."""
-    lake = {"path": str(folder / "lake"), "mode": "append"}
-    sink = {"type": "delta", "tables": rf"{source}\..*", "lake": lake}
+def rows_of(kind: str, folder: Path, source: str, table: str, *columns: str) -> list[Any]:
+    """What somebody else reads in a lake's table, sorted."""
+    if kind == "delta":
+        found = DeltaTable(str(folder / "lake" / source / table)).to_pyarrow_table()
+    else:
+        with load_catalog("ray_canal", **options(kind, folder)["options"]) as catalog:
+            found = catalog.load_table((source, table)).scan().to_arrow()
+    return sorted(zip(*(found[name].to_pylist() for name in columns), strict=True))
+
+
+def killed_changes(
+    kind: str, server: Server, source: str, folder: Path, steps: Sequence[str]
+) -> list[str]:
+    """Every change, in tables of a lake: what the log has, by place."""
+    lake = {**options(kind, folder), "mode": "append"}
+    sink = {"type": kind, "tables": rf"{source}\..*", "lake": lake}
     ends = run_killed(server, folder, sink, steps)
     places: dict[str, list[tuple[int, int]]] = {"keyless": [], "t": []}
     for batch in canal.decode_files([str(server.binlogs()[-1])]):
@@ -148,45 +162,45 @@ def killed_delta(server: Server, source: str, folder: Path, steps: Sequence[str]
             found = zip(*(batch[name].to_pylist() for name in ("position", "row")), strict=True)
             places[batch.schema.metadata[b"canal.table"].decode()] += found
     for table, expected in places.items():
-        written = DeltaTable(str(folder / "lake" / source / table)).to_pyarrow_table()
-        found = zip(*(written[name].to_pylist() for name in ("position", "row")), strict=True)
-        assert sorted(found) == sorted(expected)
+        assert rows_of(kind, folder, source, table, "position", "row") == sorted(expected)
     return ends
 
 
 def test_a_delta_table_has_each_change_once(mysql97: Server, source: str, tmp_path: Path) -> None:
-    ends = killed_delta(mysql97, source, tmp_path, LAKE_STEPS)
+    ends = killed_changes("delta", mysql97, source, tmp_path, LAKE_STEPS)
     assert ends == ["-9"] * len(LAKE_STEPS) + ["0"]
 
 
-def killed_mirror(server: Server, source: str, folder: Path, steps: Sequence[str]) -> list[str]:
-    """The rows, in a Delta table whose commits two writers share."""
-    lake = {"path": str(folder / "lake"), "without_key": "ignore", "writers": 2}
-    sink = {"type": "delta", "tables": rf"{source}\..*", "lake": lake}
+def killed_mirror(
+    kind: str, server: Server, source: str, folder: Path, steps: Sequence[str]
+) -> list[str]:
+    """The rows, in a table of a lake whose commits two writers share."""
+    lake = {**options(kind, folder), "without_key": "ignore", "writers": 2}
+    sink = {"type": kind, "tables": rf"{source}\..*", "lake": lake}
     ends = run_killed(server, folder, sink, steps)
     theirs = [*map(tuple, server.execute(f"SELECT id, v FROM {source}.t ORDER BY 1"))]
-    written = DeltaTable(str(folder / "lake" / source / "t")).to_pyarrow_table()
-    ours = zip(*(written[name].to_pylist() for name in ("id", "v")), strict=True)
-    assert sorted(ours) == theirs
+    assert rows_of(kind, folder, source, "t", "id", "v") == theirs
     return ends
 
 
 def test_a_delta_mirror_is_the_source(mysql97: Server, source: str, tmp_path: Path) -> None:
-    ends = killed_mirror(mysql97, source, tmp_path, MIRROR_STEPS)
+    ends = killed_mirror("delta", mysql97, source, tmp_path, MIRROR_STEPS)
     assert ends == ["-9"] * len(MIRROR_STEPS) + ["0"]
 
 
 @pytest.mark.soak
-def test_a_delta_mirror_is_the_source_at_random_steps(
-    mysql97: Server, source: str, tmp_path: Path
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_lakes_mirror_is_the_source_at_random_steps(
+    kind: str, mysql97: Server, source: str, tmp_path: Path
 ) -> None:
     steps = random_steps("merge", "place")
-    assert killed_mirror(mysql97, source, tmp_path, steps) == ["-9"] * len(steps) + ["0"]
+    assert killed_mirror(kind, mysql97, source, tmp_path, steps) == ["-9"] * len(steps) + ["0"]
 
 
 @pytest.mark.soak
-def test_a_delta_table_has_each_change_once_at_random_steps(
-    mysql97: Server, source: str, tmp_path: Path
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_lakes_table_has_each_change_once_at_random_steps(
+    kind: str, mysql97: Server, source: str, tmp_path: Path
 ) -> None:
     steps = random_steps("append")
-    assert killed_delta(mysql97, source, tmp_path, steps) == ["-9"] * len(steps) + ["0"]
+    assert killed_changes(kind, mysql97, source, tmp_path, steps) == ["-9"] * len(steps) + ["0"]
