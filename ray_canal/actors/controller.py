@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 _CHECK_PERIOD_S = 4.0
 _NODES_PERIOD_S = 1.0
 """So often it looks whether nodes have come, ended, or begun to drain."""
+_ANSWER_S = 1.0
+"""So long a look waits for answers; later ones count at the next look."""
 _TOUCH_PERIOD_S = 3600.0
 
 
@@ -70,6 +72,7 @@ class Controller:
         self._homes = Homes(namespace, self._places, self._ensure)
         self._stall_s = stall_limit(namespace)
         self._answered: dict[str, str] = {}
+        self._asked: dict[str, asyncio.Task[None]] = {}
         self._spares: set[str] = set()
         self._touched_s = 0.0
         kept_secrets.sweep()
@@ -104,7 +107,9 @@ class Controller:
         self._succession.refuse_waiting()
         config = CanalConfig.model_validate_json(config_json)
         changed = await self._apply(config, replace)
-        await self._succession.keep(kept_texts(config))
+        there = self._places.names()
+        texts = kept_texts(config)
+        await self._succession.keep({name: texts[name] for name in texts if name in there})
         return changed
 
     async def _apply(self, config: CanalConfig, replace: bool) -> dict[str, list[str]]:
@@ -119,7 +124,8 @@ class Controller:
         for name in changed:
             await self._renew(config, name)
         places = self._places.all()
-        for place in {places[name].process: places[name] for name in names}.values():
+        here = [places[name] for name in names if name in places]  # none that was stopped meanwhile
+        for place in {place.process: place for place in here}.values():
             self._ensure(place)
         if changed:
             await self._homes.look()  # another `node` may be among it
@@ -149,7 +155,8 @@ class Controller:
     async def stop(self, destination: str) -> None:
         """Stop a destination: its pipeline is closed, its cursors stay. Raises InstanceNotFound."""
         await self._stop(destination)
-        await self._succession.keep({destination: STOPPED})
+        if self._places.get(destination) is None:  # else somebody has started it meanwhile
+            await self._succession.keep({destination: STOPPED})
 
     async def _stop(self, destination: str) -> None:
         place = self._places.get(destination)
@@ -250,14 +257,24 @@ class Controller:
             if len(destinations) > 1 and self._starts.are_often(process):
                 del held[process]
                 held |= self._separate(process, places, destinations)
-        calls = []
         for process, destinations in held.items():
             actor = self._ensure(places[destinations[0]])
-            calls.append(self._replace_if_stalled(process, actor, actor.reconcile, destinations))
+            self._ask(process, actor, actor.reconcile, destinations)
         for prefix in (registry.SERVER_PREFIX, registry.SINK_PREFIX):
             for name, actor in registry.find_by_prefix(prefix, self._namespace).items():
-                calls.append(self._replace_if_stalled(name, actor, actor.alive))
-        await asyncio.gather(*calls)
+                self._ask(name, actor, actor.alive)
+        if self._asked:
+            await asyncio.wait(self._asked.values(), timeout=_ANSWER_S)
+        answers = [task for task in self._asked.values() if task.done()]
+        self._asked = {name: task for name, task in self._asked.items() if not task.done()}
+        await asyncio.gather(*answers)
+
+    def _ask(self, name: str, handle: Any, ask: Any, *arguments: Any) -> None:
+        """Ask an actor whether it is there, unless it still owes an answer: the others, and nodes
+        that end, do not wait for one that is silent."""
+        if name not in self._asked:
+            asking = self._replace_if_stalled(name, handle, ask, *arguments)
+            self._asked[name] = asyncio.create_task(asking)
 
     def _separate(
         self, process: str, places: dict[str, PlacementRecord], destinations: Sequence[str]

@@ -182,22 +182,22 @@ class Homes:
                 "destination %s was handed over to node %s in %.1f s, of which it stood %.1f s",
                 name, home.node[:12] or "of the head", now_s - began_s, now_s - stopped_s,
             )  # fmt: skip
-            del self._leaving[name]
-            self._end_if_empty(place)
         except (RayError, asyncio.TimeoutError) as error:
             # The next look finds where it is now.
             logger.warning("destination %s could not be handed over: %s", name, error)
         finally:
-            self._leaving.pop(name, None)
+            left = self._leaving.pop(name, "")
             self.loads.moved(name)
             del self._moving[name]
+            if left:
+                self._end_if_empty(left)
 
-    def _end_if_empty(self, left: PlacementRecord) -> None:
+    def _end_if_empty(self, left: str) -> None:
         """End the process that a destination has left, if it holds no other, and none is just
         leaving it."""
-        old = registry.find_store_process(left.process, self._namespace)
+        old = registry.find_store_process(left, self._namespace)
         others = {each.process for each in self._table.all().values()} | {*self._leaving.values()}
-        if old is not None and left.process not in others:
+        if old is not None and left not in others:
             ray.kill(old, no_restart=True)
 
     def report(self) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ ends often is given up, and each of them gets a process of its own (process_star
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ from ray_canal.errors import InstanceNotRunning, InstanceRestarted
 from ray_canal.logs import with_ids
 from ray_canal.malloc import give_up_unused
 
+logger = logging.getLogger(__name__)
+
 _TELL_S = 15.0
 
 
@@ -42,6 +45,7 @@ class StoreActor:
         self._namespace = namespace
         self._places = PlacementTable(namespace)
         self._destinations: dict[str, Destination] = {}
+        self._refused: dict[str, str] = {}
         self._local = LocalServer(self.call)
         if shared:
             Starts(namespace).note(process)
@@ -108,8 +112,17 @@ class StoreActor:
         give_up_unused()
         for destination in destinations:
             if destination not in self._destinations:
-                await self._take_up(destination)
+                await self._try_to_take_up(destination)
         return {name: store.load() for name, store in self._destinations.items()}
+
+    async def _try_to_take_up(self, destination: str) -> None:
+        try:
+            await self._take_up(destination)
+            self._refused.pop(destination, None)
+        except Exception as error:  # whatever it was: the others are served, and asked about
+            if self._refused.get(destination) != str(error):
+                logger.warning("destination %s cannot begin: %s", destination, error)
+            self._refused[destination] = str(error)
 
     async def renew(self, destination: str) -> None:
         """Stop a destination and begin it again, as its place says now."""

@@ -52,13 +52,15 @@ class Succession:
         self._lease: Lease | None = None
         self._life: asyncio.Task[None] | None = None
         self._config: CanalConfig | None = None
-        self._begun = False
+        # All is begun; some of it may run; it is to be ended, whoever is active.
+        self._begun = self._runs = self._ends = False
         self._beginning: asyncio.Task[None] | None = None
         self._failure = ""
         record = kv_get(self._key)
         if record is not None:
             tree = json.loads(record)
             self._begun = bool(tree["begun"])
+            self._runs, self._ends = bool(tree.get("runs", self._begun)), bool(tree.get("ends"))
             self._join(CanalConfig.model_validate_json(tree["config"]), tree["owner"])
 
     @property
@@ -86,6 +88,8 @@ class Succession:
             "owner": self._owner,
             "config": self._config.model_dump_json(),
             "begun": self._begun,
+            "runs": self._runs,
+            "ends": self._ends,
         }
         kv_put(self._key, json.dumps(record))
 
@@ -154,7 +158,13 @@ class Succession:
             self._lease = await self._thread.run(lambda: self._open(config))
         lease = self._lease
         held = await self._thread.run(lease.turn)
-        if held and not self._begun:
+        if self._ends or (self._runs and not held):
+            if self._begun:
+                logger.warning(
+                    "%s: %s has taken over; what runs here ends", self._namespace, self._called()
+                )
+            await self._end()
+        elif held and not self._begun:
             beginning, self._beginning = self._beginning, None
             if beginning is None:  # beats go on meanwhile
                 beginning = asyncio.create_task(self._begin(config, lease))
@@ -162,30 +172,30 @@ class Succession:
                 beginning.result()
             else:
                 self._beginning = beginning
-        elif not held and self._beginning is not None:
-            await self._give_up_beginning()
-            await self._deployment.end()
-        elif self._begun and not held:
-            logger.warning(
-                "%s: %s has taken over; what runs here ends", self._namespace, self._called()
-            )
-            self._begun = False
-            self._remember()
-            await self._deployment.end()
 
     async def _begin(self, config: CanalConfig, lease: Lease) -> None:
         logger.warning("%s: this head is active now", self._namespace)
+        self._runs = True
+        self._remember()
         merged = merge(config, await self._thread.run(lease.wanted))
         await self._deployment.begin(merged)
         await self.keep(kept_texts(merged))
-        self._begun = True
+        self._begun, self._beginning = True, None
         self._remember()
 
-    async def _give_up_beginning(self) -> None:
+    async def _end(self) -> None:
+        """End everything. What fails or is interrupted on the way is made at the next turn, also of
+        the next controller: what was left would be fenced, and not run when this head is active
+        again."""
         beginning, self._beginning = self._beginning, None
         if beginning is not None:
             beginning.cancel()
             await asyncio.gather(beginning, return_exceptions=True)
+        self._begun, self._ends = False, True
+        self._remember()
+        await self._deployment.end()
+        self._runs = self._ends = False
+        self._remember()
 
     def _open(self, config: CanalConfig) -> Lease:
         backend = open_backend(config.meta)
@@ -198,10 +208,8 @@ class Succession:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
             self._life = None
-        if self._begun or self._beginning is not None:
-            await self._give_up_beginning()
-            self._begun = False
-            await self._deployment.end()
+        if self._runs:
+            await self._end()
         kept_secrets.drop(self.secrets)
         kv_delete(self._key)
         lease, self._lease, self._config = self._lease, None, None

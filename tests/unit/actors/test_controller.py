@@ -16,9 +16,10 @@ from ray_canal.actors.balance import Node
 from ray_canal.actors.controller import Controller
 from ray_canal.actors.placement_table import PlacementTable
 from ray_canal.actors.process_starts import ENDS_MAX, Starts
+from ray_canal.actors.succession import STOPPED
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import ConfigError, InstanceNotFound
-from tests.unit.actors.small_cluster import SILENT, SmallCluster
+from tests.unit.actors.small_cluster import SILENT, SmallCluster, until
 
 HEAD = Node("head" * 14, 8, 8e9, is_head=True)
 
@@ -202,5 +203,76 @@ def test_an_active_head_begins_all_and_ends_all(
         await actor.end()
         assert cluster.actors == {}
         assert {name for name, _ in cluster.killed} == names
+
+    run(story, monkeypatch)
+
+
+def test_one_that_is_stopped_while_others_begin_again(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two people: one applies another configuration, the other one stops a destination of it."""
+
+    async def story(actor: Controller) -> None:
+        await actor.apply(config("a", "b").model_dump_json())
+        kept: dict[str, str] = {}
+
+        async def keep(texts: dict[str, str]) -> None:
+            kept.update(texts)
+
+        monkeypatch.setattr(actor._succession, "keep", keep)
+        first, second = (cluster.actors[PlacementTable("ns").all()[name].process] for name in "ab")
+        first.answers["renew"] = SILENT
+        applying = asyncio.create_task(
+            actor.apply(config("a", "b", stall_s=1.0, password="other").model_dump_json())
+        )
+        await until(lambda: first.called("renew"))
+        await actor.stop("b")
+        assert set(await applying) == {"a", "b"}
+        assert await actor.destinations() == ["a"]
+        assert second.called("renew") == []
+        assert (kept["b"], bool(kept["a"])) == (STOPPED, True), "a standby does the same"
+        assert second.name not in cluster.actors
+
+    run(story, monkeypatch)
+
+
+def test_one_that_is_started_while_it_is_stopped(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(actor: Controller) -> None:
+        await actor.apply(config("a", stall_s=1.0).model_dump_json())
+        kept: list[dict[str, str]] = []
+
+        async def keep(texts: dict[str, str]) -> None:
+            kept.append(texts)
+
+        monkeypatch.setattr(actor._succession, "keep", keep)
+        [process] = cluster.actors.values()
+        process.answers["drop"] = SILENT
+        stopping = asyncio.create_task(actor.stop("a"))
+        await until(lambda: process.called("drop"))
+        await actor.apply(config("a").model_dump_json())
+        await stopping
+        assert await actor.destinations() == ["a"]
+        assert [*kept[-1].values()] != [STOPPED], "a standby does the same"
+
+    run(story, monkeypatch)
+
+
+def test_a_silent_process_keeps_nobody_waiting(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node sleeps, say; what another node's end means is done meanwhile."""
+
+    async def story(actor: Controller) -> None:
+        await actor.apply(config("a", "b", stall_s=60.0).model_dump_json())
+        first, second = (cluster.actors[PlacementTable("ns").all()[name].process] for name in "ab")
+        await actor._check()
+        monkeypatch.setattr(module, "_ANSWER_S", 0.1)
+        first.answers["reconcile"] = SILENT
+        for _ in range(3):
+            await asyncio.wait_for(actor._check(), 20)
+        assert len(first.called("reconcile")) == 2, "it is asked once, until it answers"
+        assert len(second.called("reconcile")) == 4
 
     run(story, monkeypatch)

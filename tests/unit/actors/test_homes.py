@@ -262,3 +262,32 @@ def test_a_process_that_several_leave_ends_after_the_last(
     asyncio.run(run())
     assert dropped == ["a", "b"]
     assert ended == ["old"]
+
+
+def test_a_process_that_is_left_ends_though_the_next_one_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would end it later: nothing has its place there."""
+    world.start(a="zone=a")
+    ended: list[str] = []
+
+    async def answered(limit_s: float, reply: Any) -> None:
+        if reply[1:] == ("reconcile", ["a"]):
+            raise asyncio.TimeoutError
+
+    monkeypatch.setattr(module, "answered", answered)
+    monkeypatch.setattr(
+        module.registry, "find_store_process", lambda process, namespace: Actor("old", [])
+    )
+    monkeypatch.setattr(module.ray, "kill", lambda actor, no_restart: ended.append(actor.name))
+    draining = Node(ONE.id, 4, 8e9, {"zone": "a"}, draining=True)
+    world.nodes = [HEAD, draining, Node("c" * 56, 4, 8e9, {"zone": "a"})]
+    world.homes._ensure = lambda place: Actor("new", [])
+
+    async def run() -> None:
+        await world.homes.look()
+        await asyncio.gather(*world.homes._moving.values())
+
+    asyncio.run(run())
+    assert world.where() == {"a": "c" * 56}
+    assert ended == ["old"]

@@ -146,3 +146,19 @@ def test_a_process_of_several_notes_its_starts(cluster: SmallCluster, tmp_path: 
             assert len(module.Starts("ns")._begun_s(HERE)) == starts
 
     run(story())
+
+
+def test_one_that_cannot_be_taken_up_hides_no_other(cluster: SmallCluster, tmp_path: Path) -> None:
+    """The process answers all the same, so that it is noticed when it does not."""
+
+    async def story() -> None:
+        placed(tmp_path, "a", HERE)
+        placed(tmp_path, "b", HERE, address="127.0.0.1:1", password="s3cret")
+        place = PlacementTable("ns").get("b")
+        assert place is not None
+        kept_secrets.drop(place.secrets)  # they are kept elsewhere, where nobody is
+        actor = await made()
+        assert list(await actor.reconcile(["b", "a"])) == ["a"]
+        await actor.stop()
+
+    run(story())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from ray_canal.actors import succession
 from ray_canal.actors.succession import STOPPED, Succession, kept_texts, merge
 from ray_canal.config import CanalConfig, load
-from ray_canal.errors import ConfigError
+from ray_canal.errors import ConfigError, InstanceNotRunning
 
 LEASE_S = 0.5
 
@@ -156,6 +157,111 @@ def test_a_slow_beginning_keeps_the_lease(tmp_path: Path) -> None:
         assert there.lives == 0
         await one.leave()
         await two.leave()
+
+    asyncio.run(run())
+
+
+async def taken_from(here: Made, folder: Path) -> Succession:
+    """Return an active head whose controller has restarted once, when another head takes over."""
+    first = Succession("ns", here)
+    first.join(config_of(folder, "a"))
+    await until(lambda: first.state()["active"])
+    assert first._life is not None
+    first._life.cancel()
+    one = Succession("ns", here)
+    await until(lambda: one._lease is not None and one._lease.held)
+    assert one._lease is not None
+    taken = one._lease._backend.acquire("@ns", "somebody else")
+    one._lease._backend.save("@ns", taken, 0, json.dumps({"owner": "somebody else"}))
+    return one
+
+
+class Stubborn(Made):
+    """Is not ended by the first call: a process of it does not answer."""
+
+    ends = 0
+
+    async def end(self) -> None:
+        self.ends += 1
+        if self.ends == 1:
+            raise InstanceNotRunning("a process does not answer")
+        await super().end()
+
+
+def test_what_could_not_be_ended_is_ended_later(tmp_path: Path) -> None:
+    """It was refused its epochs, so it would not run, were this head active again."""
+
+    async def run() -> None:
+        here = Stubborn()
+        one = await taken_from(here, tmp_path)
+        await until(lambda: here.lives == 2)  # nobody beats, so it is taken back
+        assert here.ends == 2
+        await one.leave()
+        assert here.ends == 3
+
+    asyncio.run(run())
+
+
+class Slowly(Made):
+    """Takes its time to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end = asyncio.Event()
+        self.ends = self.ended = 0
+
+    async def end(self) -> None:
+        self.ends += 1
+        await self.may_end.wait()
+        await super().end()
+        self.ended += 1
+
+
+@pytest.mark.parametrize("how", ["the controller dies", "somebody stops the head"])
+def test_an_end_that_was_interrupted_is_made(tmp_path: Path, how: str) -> None:
+    async def run() -> None:
+        here = Slowly()
+        one = await taken_from(here, tmp_path)
+        await until(lambda: here.ends == 1)
+        if how == "the controller dies":
+            assert one._life is not None
+            one._life.cancel()
+            one = Succession("ns", here)
+        here.may_end.set()
+        if how == "somebody stops the head":
+            await one.leave()
+        else:
+            await until(lambda: here.ended)
+            await one.leave()
+        assert here.running is None
+
+    asyncio.run(run())
+
+
+class Partly(Made):
+    """Begins some of it, and fails."""
+
+    async def begin(self, config: CanalConfig) -> None:
+        await super().begin(config)
+        raise ConfigError("no node fits the rest")
+
+
+@pytest.mark.parametrize("how", ["another head takes over", "somebody stops the head"])
+def test_what_was_begun_in_part_is_ended(tmp_path: Path, how: str) -> None:
+    async def run() -> None:
+        here = Partly()
+        one = Succession("ns", here)
+        one.join(config_of(tmp_path, "a"))
+        await until(lambda: one.state()["error"])
+        assert one._life is not None
+        assert one._lease is not None
+        if how == "another head takes over":
+            one._life.cancel()
+            one._lease.turn = lambda: False  # type: ignore[method-assign]
+            await one._turn(config_of(tmp_path, "a"))
+            assert here.running is None
+        await one.leave()
+        assert here.running is None
 
     asyncio.run(run())
 
