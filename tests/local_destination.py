@@ -34,6 +34,7 @@ from ray_canal.destination.state import DestinationState
 from ray_canal.errors import InstanceNotRunning, MetaUnavailable
 from ray_canal.meta.manager import MetaManager
 from ray_canal.model.message import EMPTY_BATCH, Caller, MessageHead
+from ray_canal.model.position import SourceIdentity
 from ray_canal.model.subscription import Subscription
 from tests.local_runtime import LocalRuntime
 
@@ -323,3 +324,32 @@ def meta_away(*methods: str) -> Any:
         yield
     finally:
         patch.undo()
+
+
+class OtherServers:
+    """While it is entered, lines stand at the server that `now` names, whatever they read."""
+
+    def __init__(self) -> None:
+        self.now = SourceIdentity("db:3306", "uuid-1")
+        self._really: Callable[..., Awaitable[Any]] = LogPipeline.open
+
+    def __enter__(self) -> OtherServers:
+        servers = self
+
+        async def opened(line: LogPipeline, *arguments: Any) -> Any:
+            start, _, new = await servers._really(line, *arguments)
+            line.identity = servers.now
+            return start, line.identity, new
+
+        LogPipeline.open = opened  # type: ignore[assignment, method-assign]
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        LogPipeline.open = self._really  # type: ignore[assignment, method-assign]
+
+    async def fail_over(self, destination: LocalDestination) -> None:
+        """Let the destination's next generation stand at another server."""
+        before = destination.generations
+        self.now = SourceIdentity("db:3306", f"uuid-{before + 1}")
+        lose_source(destination)
+        await until(lambda: destination.generations > before)

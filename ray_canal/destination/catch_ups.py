@@ -12,7 +12,13 @@ from ray_canal.destination.failures import described
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.rows_log import RowsLog
 from ray_canal.destination.state import DestinationState
-from ray_canal.errors import UNUSABLE_CURSOR, CanalError, ConfigError, NotSubscribed
+from ray_canal.errors import (
+    UNUSABLE_CURSOR,
+    CanalError,
+    ConfigError,
+    ConnectionLost,
+    NotSubscribed,
+)
 from ray_canal.model.message import Payload
 from ray_canal.model.position import LogPosition
 from ray_canal.model.reports import PlaceReport
@@ -100,6 +106,7 @@ class CatchUps:
         catch_up = self.new(client_id, last_batch_id, **source)
         try:
             cursor = await catch_up.open(cursor)
+            self._refuse_foreign(cursor)
         except Exception as error:
             await catch_up.close()
             raise self._state.runtime.unwrap(error) from None
@@ -108,6 +115,14 @@ class CatchUps:
         if self._main is not None:
             self._main.store.send_away(client_id)
         return cursor
+
+    def _refuse_foreign(self, cursor: LogPosition) -> None:
+        """Raise ConnectionLost unless the destination reads the log that a cursor is of: it may
+        have gone to another server while that was looked for."""
+        if self._main is None or cursor.is_foreign(self._main.identity):
+            raise ConnectionLost(
+                "the destination's source was opened again meanwhile: try again"
+            ).at(destination=self._state.destination)
 
     def come_back(self, client_id: int) -> None:
         """Take a subscriber into the log, if that has all that it is still to get."""

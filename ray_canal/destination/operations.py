@@ -66,6 +66,8 @@ class SubscriberOperations:
             for each in sorted({client_id, new_id}):  # in one order: two of them cannot cross
                 await turns.enter_async_context(self._state.subscribers.turn(each))
             one = await self._service.record(client_id)
+            if cursor is not None:
+                self._refuse_foreign(cursor)  # its turn may have come late
             if action == "remove":
                 await self._departures.remove(client_id)
             elif cursor is not None:
@@ -123,12 +125,17 @@ class SubscriberOperations:
         if pipeline is not None:  # the server that is read now, where it may be one of several
             config = config.at(log.identity.address)
         cursor = await asyncio.to_thread(sought, config, place)
+        self._refuse_foreign(cursor)
+        return cursor
+
+    def _refuse_foreign(self, cursor: LogPosition) -> None:
+        """Raise ConnectionLost for a place in another server's log than the one that is read."""
+        log = self._state.log
         if log.pipeline is not None and cursor.is_foreign(log.identity):
             raise ConnectionLost(
-                f"{cursor.identity.address} is server {cursor.identity.server_uuid} now, the "
-                f"destination reads {log.identity.server_uuid}: try again"
-            ).at(destination=destination)
-        return cursor
+                f"{cursor.identity.address} is server {cursor.identity.server_uuid}, the "
+                f"destination reads {log.identity.server_uuid} now: try again"
+            ).at(destination=self._state.destination)
 
     async def move(self, one: SubscriberMeta) -> None:
         """Move a subscriber to its new cursor, in the log or by a catch-up; what it was handed is

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from ray_canal.demo import binlog_files
-from ray_canal.errors import PositionNotFound, SubscriberReplaced
+from ray_canal.errors import ConnectionLost, PositionNotFound, SubscriberReplaced
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.schema_record import SchemaRecord
 from ray_canal.model.subscription import Subscription
 from tests.local_destination import (
     ALL,
+    OtherServers,
     drain,
     follow_each_other,
     instance,
@@ -116,5 +121,44 @@ def test_who_is_refused_for_its_cursor_may_remove_it(tmp_path: Path) -> None:
             assert await take(store, 7, holder="now", seconds=10)
         finally:
             await store.stop()
+
+    run(story())
+
+
+def test_who_begins_elsewhere_during_a_failover_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stream would read the one server, and its cursor be one of the other."""
+
+    async def story() -> None:
+        files = binlog_files()
+        config = instance(files, store=SMALL_LOG)
+        place = EntryPosition(files[0].name, 4)
+        with OtherServers() as servers:
+            async with running(tmp_path, config) as store:
+                await store.subscribe(1, ALL)
+                schemas = store.state.records.schemas
+                append, began, go = schemas.append, asyncio.Event(), asyncio.Event()
+
+                async def slow(records: Sequence[SchemaRecord]) -> None:
+                    if not began.is_set():
+                        began.set()
+                        await go.wait()
+                    await append(records)
+
+                monkeypatch.setattr(schemas, "append", slow)
+                wishes = Subscription(start=place)
+                subscribing = asyncio.create_task(store.subscribe(8, ALL, wishes=wishes))
+                await began.wait()
+                await servers.fail_over(store)
+                go.set()
+                with pytest.raises(ConnectionLost, match="try again"):
+                    await subscribing
+                assert [one["client_id"] for one in await store.subscribers()] == [1]
+                await store.subscribe(8, ALL, wishes=wishes)
+                head = await take(store, 8, seconds=10)
+                assert head is not None
+                assert head.start is not None
+                assert head.start.journal_name == place.journal_name
 
     run(story())

@@ -9,8 +9,10 @@ import pytest
 
 from ray_canal.config import CanalConfig, InstanceConfig
 from ray_canal.demo import binlog_files
+from ray_canal.destination import operations
 from ray_canal.errors import (
     ConfigError,
+    ConnectionLost,
     InstanceRestarted,
     MetaUnavailable,
     NotSubscribed,
@@ -18,12 +20,13 @@ from ray_canal.errors import (
 )
 from ray_canal.meta.operations import operate_kept
 from ray_canal.model.message import EMPTY_BATCH, MessageHead
-from ray_canal.model.position import EntryPosition
+from ray_canal.model.position import EntryPosition, LogPosition
 from ray_canal.model.subscription import Subscription
 from ray_canal.source.start.lookup import locate, log_of
 from tests.local_destination import (
     ALL,
     NAME,
+    OtherServers,
     drain,
     follow_each_other,
     instance,
@@ -329,3 +332,32 @@ def test_what_is_no_operation_is_told(action: str, argument: str | int | None, t
 
     with pytest.raises(ConfigError, match=told):
         refuse_action(action, argument)
+
+
+def test_a_seek_that_ends_after_a_failover_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place of one server's log means another one in the next server's."""
+    config = one_file()
+    place = transactions_of(config)[3]
+
+    async def story() -> None:
+        with OtherServers() as servers:
+            monkeypatch.setattr(
+                operations, "sought", lambda config, text: LogPosition(servers.now, place)
+            )
+            async with running(tmp_path, config) as store:
+                await store.subscribe(1, ALL)
+                await store.subscribe(7, ALL)
+                for to in (str(place), "head"):
+                    before = (await store.operate(7, "show") or {})["cursor"]
+                    turn = store.state.subscribers.turn(7)
+                    async with turn:
+                        seeking = asyncio.create_task(store.operate(7, "seek", to))
+                        await until(lambda turn=turn: turn._waiters)
+                        await servers.fail_over(store)
+                    with pytest.raises(ConnectionLost, match="try again"):
+                        await seeking
+                    assert (await store.operate(7, "show") or {})["cursor"] == before
+
+    run(story())
