@@ -8,6 +8,7 @@ from statistics import median
 
 from ray_canal.config import SnapshotConfig
 from ray_canal.snapshot.governor import Governor
+from ray_canal.snapshot.key_ranges import FIRST_ROWS
 from ray_canal.snapshot.row_reader import RangeRead
 
 _WINDOW_S = 10.0
@@ -45,8 +46,8 @@ class Pace:
 
     def rows_of(self, size_bytes: int, row_bytes: int) -> int:
         """Return how many rows the next range of so many bytes may have, as the server would
-        estimate them: by what rows took so far, and before that by their length, as estimated."""
-        by_bytes = size_bytes / (self._row_bytes or row_bytes)
+        estimate them: by what rows took so far, and before that few, by their estimated length."""
+        by_bytes = size_bytes / (self._row_bytes or max(row_bytes, size_bytes / FIRST_ROWS))
         in_time = _CHUNK_S / self._by_row_s if self._by_row_s else by_bytes
         return max(int(self._estimated * max(min(by_bytes, in_time), by_bytes / _PART_MIN)), 1)
 

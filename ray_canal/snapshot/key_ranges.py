@@ -23,6 +23,9 @@ Ask = Callable[[str], list[dict[str, Any]]]
 Border = tuple[str, ...]
 """A key as SQL literals, one for each of its columns."""
 
+FIRST_ROWS = 1000
+"""So many rows of a table at most are read at once until their length is known: the server's own
+estimate may be as old as the table was empty."""
 _NUMBERS = frozenset(range(codes.I8, codes.I64 + 2)) | {codes.YEAR, codes.DEC128, codes.DEC256}
 _CAST = (codes.ENUM, codes.SET, codes.BIT)
 _FLOATS = (codes.F32, codes.F64)

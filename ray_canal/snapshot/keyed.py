@@ -23,7 +23,7 @@ from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.changes import LogPart, LogReader, touched_keys
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, quoted, selection
-from ray_canal.snapshot.key_ranges import KeyRanges
+from ray_canal.snapshot.key_ranges import FIRST_ROWS, KeyRanges
 from ray_canal.snapshot.keys import kept_rows
 from ray_canal.snapshot.marks import Marks, Stretch, marks_of
 from ray_canal.snapshot.read_views import gtid_at
@@ -102,6 +102,7 @@ class KeyedSnapshot:
         self._pending: dict[str, set[bytes]] = {}
         self._number = self._ordinal = 0
         self._is_planned = False
+        self._row_bytes = 0.0  # of the last chunk of the table that is read
         self.position = self._changes.reached
 
     def _refuse(self) -> None:
@@ -153,12 +154,16 @@ class KeyedSnapshot:
     def _plan(self) -> Iterator[_Chunk]:
         for table in self.tables:
             wanted = selection(table.meta)
-            rows = max(self._chunk_bytes // max(table.row_bytes, 1), 1)
             ranges = KeyRanges(table, wanted, self._ask)
-            end = ranges.greatest()
+            end, self._row_bytes = ranges.greatest(), 0.0
             if end is not None:
-                for each in ranges.ranges(None, end, partial(int, rows)):
+                for each in ranges.ranges(None, end, partial(self._rows_of, table.row_bytes)):
                     yield _Chunk(table, wanted, each.condition)
+
+    def _rows_of(self, row_bytes: int) -> int:
+        """Return how many rows the next chunk may have. `row_bytes`: the server's estimate."""
+        known = self._row_bytes or max(row_bytes, self._chunk_bytes / FIRST_ROWS)
+        return max(int(self._chunk_bytes / known), 1)
 
     def _ask(self, sql: str) -> list[dict[str, Any]]:
         return query(self._connections[1], self._config.source, sql)
@@ -172,7 +177,7 @@ class KeyedSnapshot:
         self._sequencer.begin(self._number)
         low = self._marks.low()
         reader = ResultReader(self._connections[0], self._config.source)
-        chunk.pieces, chunk.size_bytes = [], 0
+        chunk.pieces, chunk.size_bytes, rows = [], 0, 0
         now = int(time.time())
         with contextlib.closing(reader.pieces(sql, wanted)) as pieces:
             for piece in pieces:
@@ -181,6 +186,9 @@ class KeyedSnapshot:
                 chunk.pieces.append(decoded(wanted, piece, origin, self._ordinal))
                 chunk.size_bytes += int(chunk.pieces[-1].arena.size)
                 self._ordinal += piece.rows
+                rows += piece.rows
+        if rows:
+            self._row_bytes = chunk.size_bytes / rows
         high = self._marks.high()
         self._waiting[self._number] = chunk
         self._sequencer.read(ReadRange(self._number, meta.full_name, low, high))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
 from ray_canal.model.table_event import TRUNCATE
 from ray_canal.offline import decode_chunks
+from ray_canal.snapshot.key_ranges import FIRST_ROWS
 from tests.integration.test_snapshot import images, images_of, rows_of, snapshot_of
 from tests.local_destination import run
 from tests.servers import Server
@@ -191,3 +193,39 @@ class Rows:
     def take(self, batch: pa.RecordBatch) -> None:
         for row in batch.column("after").to_pylist():
             self.rows[row["id"]] = row
+
+
+def test_rows_that_are_longer_than_the_server_says(mysql97: Server, tmp_path: Path) -> None:
+    """Its statistics are of when the table was empty: what waits for acks is limited all the same.
+    (By them, the table is one chunk.)"""
+    server, rows = mysql97, 4000
+    server.execute(
+        "drop database if exists limits", "create database limits",
+        "create table limits.long_rows (id int primary key, b varchar(9000) character set latin1) "
+        "stats_persistent=1, stats_auto_recalc=0",
+        "analyze table limits.long_rows",
+        "insert into limits.long_rows with recursive n(id) as (select 1 union all select id + 1 "
+        f"from n where id < 1000) select id, repeat('x', 8000) from n where id <= {rows // 4}",
+        *(f"insert into limits.long_rows select id + {k * 1000}, b from limits.long_rows where id "
+          f"<= 1000" for k in (1, 2, 3)),
+    )  # fmt: skip
+
+    async def work() -> None:
+        destination = destination_at(
+            server, tmp_path, snapshot={"readers": 1, "chunk_bytes": MIB, "bytes": MIB}
+        )
+        try:
+            await destination.wait_running(60)
+            await destination.subscribe(
+                CLIENT, r"limits\..*", wishes=Subscription(snapshot="initial")
+            )
+            taker = Taker(destination)
+            while "ack" not in ((await taker.state())["waits_for"] or ""):
+                await asyncio.sleep(0.05)
+            held = (await taker.state())["bytes_unacked"]
+            assert MIB <= held < 1.5 * FIRST_ROWS * 8000
+        finally:
+            await destination.stop()
+
+    run(work())
+    server.execute("drop database limits")

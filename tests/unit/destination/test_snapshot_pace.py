@@ -12,6 +12,7 @@ from ray_canal.destination.snapshot_pace import Pace
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.governor import LoadReading
+from ray_canal.snapshot.key_ranges import FIRST_ROWS
 from ray_canal.snapshot.marks import ExecutedLow
 from ray_canal.snapshot.row_reader import RangeRead
 
@@ -41,14 +42,15 @@ def test_a_server_with_too_much_to_do_is_let_alone() -> None:
 
 def test_a_chunk_is_as_large_as_a_second_allows() -> None:
     pace = Pace(SnapshotConfig())
-    assert pace.rows_of(900_000, 18) == 50_000
+    assert pace.rows_of(900_000, 18) == FIRST_ROWS
+    assert pace.rows_of(900_000, 9000) == 100
     pace.read(READ)  # 10,000 rows a second, of 9 bytes
     assert pace.rows_of(900_000, 18) == 10_000
     assert pace.rows_of(45_000, 18) == 5_000
     pace.read(replace(READ, seconds=10.0))
     assert pace.rows_of(900_000, 18) == 100_000 // 16
     pace.begin_table()
-    assert pace.rows_of(900_000, 18) == 50_000
+    assert pace.rows_of(900_000, 18) == FIRST_ROWS
 
 
 def test_estimates_are_corrected_by_what_came() -> None:
