@@ -3,7 +3,7 @@
 A table's place is one of its properties, set in the commit of its rows. Two writers cannot both
 commit: `commit.retry.num-retries` is 0 in tables that are made here, and each commit changes rows,
 so it names the snapshot that it began at. pyiceberg cannot merge; rows are replaced in the files
-that have them (copy on write).
+that have them (copy on write). iceberg_care.py keeps those few.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pyiceberg.table import Table, Transaction
 
 from ray_canal.config.sink import LakeConfig
 from ray_canal.sinks.file_shares import Spread, Writers, in_threads
+from ray_canal.sinks.iceberg_care import expire, joined_files, replace_files
 from ray_canal.sinks.iceberg_files import write_files
 from ray_canal.sinks.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
 from ray_canal.sinks.port import SinkError
@@ -36,7 +37,10 @@ from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
 from ray_canal.views.row_places import NOWHERE, RowPlace
 
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
+_NEEDED = {**_NO_RETRIES, "commit.manifest-merge.enabled": "true"}
+_OF_NEW_TABLES = {**_NEEDED, "write.metadata.delete-after-commit.enabled": "true"}
 _HOURS = 168
+_TRIES = 5
 
 
 class IcebergLake:
@@ -108,14 +112,8 @@ class IcebergLake:
             written = write_files(table, touched, rows, self._writers)
             if not written.removed and not written.added:
                 return
-            with (
-                self._commit(table, upto) as transaction,
-                transaction.update_snapshot().overwrite() as snapshot,
-            ):
-                for file in written.removed:
-                    snapshot.delete_data_file(file)
-                for file in written.added:
-                    snapshot.append_data_file(file)
+            with self._commit(table, upto) as transaction:
+                replace_files(transaction, table.io, written.removed, written.added)
 
     def append(self, name: TableName, rows: pa.Table, upto: RowPlace) -> None:
         rows = lake_table(rows, False)
@@ -207,16 +205,35 @@ class IcebergLake:
         self._tables.pop(name, None)
 
     def compact(self, name: TableName, vacuum: bool, hours: int | None) -> str:
-        """Forget snapshots that are older (a week, if not given); return what was done. pyiceberg
-        joins no files."""
-        table = self._load(name)
-        if table is None or not vacuum:
-            return "pyiceberg joins no files; --vacuum forgets old snapshots"
-        before = len(table.snapshots())
-        age = dt.timedelta(hours=_HOURS if hours is None else hours)
-        with _translated(str(name)):
-            table.maintenance.expire_snapshots().older_than(dt.datetime.now() - age).commit()
-        return f"{before - len(table.refresh().snapshots())} old snapshots forgotten"
+        """Join small files, and forget snapshots that are older (a week, if not given) with their
+        files; return what was done."""
+        gone, came = self._join(name)
+        done = f"{gone} files joined into {came}"
+        if vacuum:
+            age = dt.timedelta(hours=_HOURS if hours is None else hours)
+            with _translated(str(name)):
+                snapshots, files = expire(self._load(name), age)
+            done += f", {snapshots} old snapshots forgotten, {files} old files removed"
+        return done
+
+    def _join(self, name: TableName) -> tuple[int, int]:
+        """Join small files; again from what is there then, if a sink has committed meanwhile."""
+        for attempt in range(1, _TRIES + 1):
+            with _translated(str(name)):
+                table: Table = self._load(name)
+                removed, added = joined_files(table)
+                if not removed:
+                    return 0, 0
+                try:
+                    with table.transaction() as transaction:
+                        _have_properties(transaction, table)
+                        replace_files(transaction, table.io, removed, added)
+                except CommitFailedException:
+                    if attempt == _TRIES:
+                        raise
+                else:
+                    return len(removed), len(added)
+        raise AssertionError
 
     # --- access ----------------------------------------------------------------------------------
 
@@ -251,16 +268,22 @@ class IcebergLake:
         with _translated(str(name)), self._making:
             self._opened.create_namespace_if_not_exists(name.database)
             self._tables[name] = self._opened.create_table(
-                tuple(name), schema, properties={**_NO_RETRIES, **noted}
+                tuple(name), schema, properties={**_OF_NEW_TABLES, **noted}
             )
 
     @contextlib.contextmanager
     def _commit(self, table: Table, upto: RowPlace) -> Iterator[Transaction]:
         with table.transaction() as transaction:
-            if table.properties.get("commit.retry.num-retries") != "0":
-                transaction.set_properties(_NO_RETRIES)
+            _have_properties(transaction, table)
             yield transaction
             transaction.set_properties({self._property: json.dumps([*upto])})
+
+
+def _have_properties(transaction: Transaction, table: Table) -> None:
+    """Set in a table what its writers need, where it is not."""
+    wanted = {**_NEEDED, **table.properties, **_NO_RETRIES}
+    if wanted != table.properties:
+        transaction.set_properties({name: wanted[name] for name in _NEEDED})
 
 
 def _fields(columns: Sequence[ColumnSpec]) -> pa.Schema:

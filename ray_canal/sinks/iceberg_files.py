@@ -16,7 +16,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from ray_canal.sinks.file_shares import Share, Writers, has_key_of, shares_of
 
-_HELD_BYTES = 256 << 20
+HELD_BYTES = 256 << 20
+"""Rows in memory before a file is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,23 +61,23 @@ def write_share(target: IcebergTarget, share: Share[FileScanTask]) -> IcebergFil
     """Write a share's files: what is left of old ones and the new rows, together."""
     written, held, size = IcebergFiles([], []), [], 0
     for task in share.files:
-        keys = _rows_of(target, task, target.touched.column_names)
+        keys = rows_of(target, task, target.touched.column_names)
         hit = has_key_of(keys.cast(target.touched.schema), target.touched)
         if not hit.any():
             continue
         written.removed.append(task.file)
         if not hit.all():
-            rows = _rows_of(target, task, None)
+            rows = rows_of(target, task, None)
             held.append(rows.filter(pa.array(~hit)))
             size += held[-1].nbytes
-        if size > _HELD_BYTES:
-            written.added.extend(_files_of(target, held))
+        if size > HELD_BYTES:
+            written.added.extend(files_of(target, held))
             held, size = [], 0
-    written.added.extend(_files_of(target, [*held, share.upserts]))
+    written.added.extend(files_of(target, [*held, share.upserts]))
     return written
 
 
-def _rows_of(target: IcebergTarget, task: FileScanTask, names: Sequence[str] | None) -> pa.Table:
+def rows_of(target: IcebergTarget, task: FileScanTask, names: Sequence[str] | None) -> pa.Table:
     """Return a file's rows, those left out that delete files name."""
     schema = target.metadata.schema()
     if names is not None:
@@ -85,7 +86,8 @@ def _rows_of(target: IcebergTarget, task: FileScanTask, names: Sequence[str] | N
     return scan.to_table([FileScanTask(task.file, task.delete_files)])
 
 
-def _files_of(target: IcebergTarget, tables: Sequence[pa.Table]) -> list[DataFile]:
+def files_of(target: IcebergTarget, tables: Sequence[pa.Table]) -> list[DataFile]:
+    """Write rows into new files."""
     rows = pa.concat_tables(tables, promote_options="permissive")
     if not rows.num_rows:
         return []
