@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 import pickle
+import select
 import socket
 import threading
 import time
@@ -100,6 +101,20 @@ class LocalCalls:
         else:
             connection.close()
 
+    def has_ended(self) -> bool:
+        """Return whether the process has closed a connection that nobody uses."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            return False
+        poller = select.poll()
+        poller.register(connection, select.POLLIN)
+        if poller.poll(0):  # without a call it sends nothing but its end
+            connection.close()
+            return True
+        self.give_back(connection)
+        return False
+
     def close(self) -> None:
         """End the connections that are not in use; no new ones are made."""
         self._name, self._asked, self._ask_at = "", None, math.inf
@@ -181,6 +196,9 @@ def begin(actor: Any, *call: Any) -> LocalCall | None:
     key = actor_id(actor)
     calls = _known.get(key)
     if calls is None:
+        for other in list(_known.values()):
+            if other.has_ended():  # else one that was stopped keeps its connection open
+                forget(other)
         calls = _known[key] = LocalCalls(actor)
     connection = calls.connection()
     return None if connection is None else LocalCall(calls, connection, framed(call))

@@ -212,6 +212,25 @@ def test_a_process_that_ended_is_looked_for_again(actor: Actor) -> None:
         assert call() == ("orders", "ack", ())
 
 
+def test_a_process_that_ended_keeps_no_connection_open(actor: Actor) -> None:
+    """A driver that starts and stops destinations ran out of file descriptors."""
+    assert begun(actor, "ack").result()
+    second = Actor()
+    try:
+        begun(second, "ack").result()
+        assert set(local_calls._known) == {str(id(actor)), str(id(second))}
+        actor.close()
+        third = Actor()
+        try:
+            begun(third, "ack").result()
+            assert set(local_calls._known) == {str(id(second)), str(id(third))}
+            assert begun(second, "ack").result() == ("orders", "ack", ())
+        finally:
+            third.end()
+    finally:
+        second.end()
+
+
 def test_a_process_without_a_socket_is_called_by_ray(actor: Actor) -> None:
     actor.has_socket = False
     assert [local_calls.begin(actor, "orders", "ack", ()) for _ in range(3)] == [None] * 3
