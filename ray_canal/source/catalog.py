@@ -108,9 +108,9 @@ class Catalog:
         return [(str(row["Log_name"]), int(row["File_size"])) for row in rows]
 
     def now_us(self) -> int:
-        """Return what the server's clock says, in microseconds."""
-        row = self.rows("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) AS now_us")[0]
-        return int(row["now_us"])
+        """Return what the server's clock says, in whole seconds as microseconds. Not of NOW(6),
+        which is ambiguous in the hour in which daylight saving time ends."""
+        return int(self.rows("SELECT UNIX_TIMESTAMP() AS now_s")[0]["now_s"]) * 1_000_000
 
     def position(self) -> EntryPosition:
         """Return where the binlog ends now, with the GTIDs executed up to there."""
