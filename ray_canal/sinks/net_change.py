@@ -56,15 +56,31 @@ def image(table: pa.Table, side: str, names: Sequence[str]) -> pa.Table:
     return pa.table({name: plain(pc.struct_field(column, [name])) for name in names})
 
 
+def _refuse_null_keys(table: pa.Table, **sides: pa.Table) -> None:
+    """Raises SinkError: a date in a primary key is one that no calendar has, which is null in
+    Arrow, so that such rows cannot be told from each other, nor found by their key."""
+    for side, values in sides.items():
+        for name in values.column_names:
+            if values[name].null_count > table[side].null_count:
+                of_table = (table.schema.metadata or {})[b"canal.table"].decode()
+                raise SinkError(
+                    f"the primary key of a row of {of_table} has no value in {name}: a date that "
+                    "no calendar has (0000-00-00) finds no row in a mirror",
+                    "poison",
+                )
+
+
 def net_change(
     batches: Sequence[pa.RecordBatch], key: Sequence[str], columns: Sequence[str]
 ) -> NetChange:
-    """Return what a run of changes of one table version comes to. Raises SinkError."""
+    """Return what a run of changes of one table version comes to. Raises SinkError: rows lack
+    columns, or a value in their key."""
     table = of_one_schema(batches)
     rows = table.num_rows
     kinds = plain(table["event_type"])
     is_delete = pc.equal(kinds, "DELETE")
     before, after = image(table, "before", key), image(table, "after", key)
+    _refuse_null_keys(table, before=before, after=after)
     differs = [
         pc.fill_null(pc.not_equal(before[name], after[name]), False) for name in key
     ]

@@ -48,6 +48,8 @@ def kind_of(arrow: pa.DataType, column: ColumnMeta | None, decimals: Decimals) -
     code = storage_code(column) if column else None
     if column is not None and code == codes.BIT:
         return _bits(column)
+    if code == codes.U24:
+        return ConnectType("int32", _to(pa.int32()))  # MEDIUMINT, which Arrow has as 32 bits
     if code == codes.YEAR:
         return ConnectType("int32", _to(pa.int32()), f"{_TIME}Year")
     if code == codes.GEOMETRY:

@@ -67,3 +67,31 @@ def test_rows_that_lack_columns_are_refused() -> None:
     partial = batch.append_column("before_present", pa.nulls(1)).replace_schema_metadata(NOTES)
     with pytest.raises(SinkError, match="binlog_row_image"):
         net_change([partial], ["a", "b"], ["a", "b", "v"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("INSERT", None, {"a": None, "b": "x", "v": 1}),
+        ("UPDATE", {"a": 1, "b": "x", "v": 1}, {"a": None, "b": "x", "v": 1}),
+        ("UPDATE", {"a": None, "b": "x", "v": 1}, {"a": 1, "b": "x", "v": 1}),
+        ("DELETE", {"a": None, "b": "x", "v": 1}, None),
+    ],
+)
+def test_a_key_that_arrow_has_no_value_of_is_refused(change: tuple[str, Any, Any]) -> None:
+    """Zero dates are null: a merge would find no row, and add the same one again and again."""
+    row = {"a": 1, "b": "x", "v": 1}
+    batch = batch_of([("INSERT", None, row), change, ("DELETE", row, None)])
+    with pytest.raises(SinkError, match="has no value in a") as refused:
+        net_change([batch], ["a", "b"], ["a", "b", "v"])
+    assert refused.value.kind == "poison"
+
+
+def test_other_columns_may_be_null() -> None:
+    rows = [
+        ("INSERT", None, {"a": 1, "b": "x", "v": None}),
+        ("DELETE", {"a": 2, "b": "", "v": None}, None),
+    ]
+    net = net_change([batch_of(rows)], ["a", "b"], ["a", "b", "v"])
+    assert net.upserts.to_pylist() == [{"a": 1, "b": "x", "v": None}]
+    assert net.deletes.to_pylist() == [{"a": 2, "b": ""}]

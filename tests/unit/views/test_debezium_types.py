@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+import pytest
 
+from ray_canal.model.table_meta import ColumnMeta, TableMeta
+from ray_canal.types import mysql
+from ray_canal.views.arrow import arrow_schema
 from ray_canal.views.debezium import (
     DebeziumOptions,
     json_value,
 )
+from ray_canal.views.debezium_types import kind_of
 from tests.unit.views import debezium_reference as reference
 from tests.unit.views.test_debezium import rendered
 
@@ -17,6 +22,25 @@ from tests.unit.views.test_debezium import rendered
 def test_doubles_are_exact() -> None:
     values = [0.1, 1e300, -2.5e-300, 1e22, 123456789.0]
     assert [json.loads(text) for text in json_value(pa.array(values)).to_pylist()] == values
+
+
+@pytest.mark.parametrize(
+    ("code", "word", "signed", "unsigned"),
+    [
+        (mysql.TINY, "tinyint", "int16", "int16"),
+        (mysql.SHORT, "smallint", "int16", "int32"),
+        (mysql.INT24, "mediumint", "int32", "int32"),
+        (mysql.LONG, "int", "int32", "int64"),
+        (mysql.LONGLONG, "bigint", "int64", "int64"),
+    ],
+)
+def test_integers_have_debeziums_types(code: int, word: str, signed: str, unsigned: str) -> None:
+    for column, expected in (
+        (ColumnMeta("c", code, word), signed),
+        (ColumnMeta("c", code, f"{word} unsigned", unsigned=True), unsigned),
+    ):
+        arrow = arrow_schema(TableMeta("s", "t", (column,))).field("after").type.field("c").type
+        assert kind_of(arrow, column, "precise").connect == expected
 
 
 def test_a_decimal_is_as_one_chooses() -> None:
