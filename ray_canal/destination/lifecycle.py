@@ -61,7 +61,7 @@ class Lifecycle:
         self._second_look = SecondLook(state.config.now.source)
         self._changing = asyncio.Lock()
         self.before_delivery: Callable[[LogChunk, Payload], Awaitable[None]] = _nothing
-        self._wanted = self._deserted = False
+        self._wanted = self._left = self._deserted = False
         self._pumping: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -96,7 +96,7 @@ class Lifecycle:
         runs, table = self._state.config.now.runs, self._state.subscribers
         if runs == "always" or (runs == "once_subscribed" and self._activity.generations):
             return
-        self._deserted = self._wanted = False
+        self._left = self._wanted = False
         await table.load()
         self._wanted |= bool(table.known)
         if not self._wanted:
@@ -161,7 +161,10 @@ class Lifecycle:
         where = f"{self._log.start}: {self._log.start_reason}"
         tell(logger, "generation", "it reads from %s", where, timeline=timeline, start=where)
         await self._supervisor.set(RUNNING, None)
+        self._deserted = False
         self._pumping = asyncio.create_task(pipeline.run(self._deliver))
+        if self._left:  # while the source was opened
+            self.end_if_deserted()
         try:
             await self._pumping
         except asyncio.CancelledError:
@@ -301,7 +304,10 @@ class Lifecycle:
     def end_if_deserted(self) -> None:
         """End the generation if no subscriber is left and it runs for subscribers only."""
         runs = self._state.config.now.runs
-        if not self._state.subscribers.known and self._pumping and runs == "while_subscribed":
+        if self._state.subscribers.known or runs != "while_subscribed":
+            return
+        self._left = True
+        if self._pumping is not None and not self._pumping.done():
             self._deserted = True
             self._pumping.cancel()
 
@@ -340,6 +346,10 @@ class Lifecycle:
 
     async def stop(self) -> None:
         """End the upstream and release the records. Nothing acked is lost."""
+        async with self._changing:
+            await self._stop()
+
+    async def _stop(self) -> None:
         await self._supervisor.end()
         await self._close_pipelines()
         records, epoch = self._state.records, self._state.guard.epoch

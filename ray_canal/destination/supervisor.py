@@ -57,6 +57,7 @@ class Supervisor:
         self._backoff = Backoff(backoff_max_s)
         self._retry = asyncio.Event()
         self._life: asyncio.Task[None] | None = None
+        self._is_over = False
         self.state = STARTING
         self.failure: Exception | None = None
 
@@ -80,16 +81,19 @@ class Supervisor:
 
     async def give_up(self, error: Exception) -> None:
         """End the life for good, with this failure."""
+        self._is_over = True
         if self._life is not None:
             self._life.cancel()
         await self.set(FAILED, error)
 
     def begin(self, attempt: Attempt, failed: Failed, end: End) -> None:
         """Begin a life in a task of its own; see `run`."""
+        self._is_over = False
         self._life = asyncio.create_task(self.run(attempt, failed, end))
 
     async def end(self) -> None:
         """Return when the life that was begun is over."""
+        self._is_over = True
         if self._life is not None:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
@@ -98,7 +102,7 @@ class Supervisor:
         """Repeat `attempt` until it returns True, or `failed`, which is told of each failure,
         returns True; `end` follows each attempt."""
         self._backoff.reset()
-        while True:
+        while not self._is_over:  # an attempt may take its own end for one that was asked of it
             began = time.monotonic()
             self._retry.clear()
             try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from pathlib import Path
 
 import pytest
 
+from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.supervisor import IDLE, STOPPED
 from ray_canal.errors import (
@@ -18,6 +20,7 @@ from ray_canal.errors import (
 )
 from tests.local_destination import (
     ALL,
+    SlowOpening,
     drain,
     instance,
     lose_source,
@@ -140,5 +143,89 @@ def test_a_changed_filter_counts_from_every_cursor_on_and_after_a_restart(tmp_pa
                 await destination.change_instance_filter({"tables": "("})
         async with running(tmp_path, config) as destination:
             assert destination.state.config.now.filter.tables == r"shop\.customers"
+
+    run(story())
+
+
+def going_on() -> InstanceConfig:
+    """A destination that runs for subscribers, over a file that may still grow."""
+    config = instance(runs="while_subscribed")
+    source = config.source.model_copy(update={"follow": True})
+    return config.model_copy(update={"source": source})
+
+
+def test_the_last_one_leaves_while_the_source_is_opened_again(tmp_path: Path) -> None:
+    """Then nobody is there for whom it would read; a stop ends it all the same."""
+
+    async def story() -> None:
+        destination = new_destination(tmp_path, going_on())
+        try:
+            await destination.subscribe(7, ALL)
+            assert await take(destination, 7, seconds=10)
+            with SlowOpening() as opening:
+                lose_source(destination)
+                await opening.began.wait()
+                await destination.unsubscribe(7)
+                opening.go.set()
+                await until(lambda: destination.state.supervisor.state == IDLE)
+            await destination.subscribe(7, ALL)
+            assert await take(destination, 7, seconds=10)
+        finally:
+            await asyncio.wait_for(destination.stop(), 20)
+
+    run(story())
+
+
+def test_a_stop_ends_what_ends_for_lack_of_subscribers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two ends of one generation in the same moment: the idle one was waited for indefinitely."""
+
+    async def story() -> None:
+        destination = new_destination(tmp_path, going_on())
+        await destination.subscribe(7, ALL)
+        assert await take(destination, 7, seconds=10)
+        lifecycle, supervisor = destination.api._lifecycle, destination.state.supervisor
+        end_if_deserted, ends = lifecycle.end_if_deserted, []
+
+        def at_once() -> None:
+            end_if_deserted()
+            ends.append(asyncio.create_task(supervisor.end()))
+
+        monkeypatch.setattr(lifecycle, "end_if_deserted", at_once)
+        await destination.unsubscribe(7)
+        await asyncio.wait_for(asyncio.gather(*ends), 20)
+        await asyncio.wait_for(destination.stop(), 20)
+        assert supervisor.state == STOPPED
+
+    run(story())
+
+
+def test_a_stop_waits_for_a_filter_that_is_being_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began a life after the stop, which nobody could end."""
+
+    async def story() -> None:
+        destination = new_destination(tmp_path, instance())
+        await destination.wait_running(60)
+        supervisor = destination.state.supervisor
+        ended, go, end = asyncio.Event(), asyncio.Event(), supervisor.end
+
+        async def slow() -> None:
+            await end()
+            if not ended.is_set():
+                ended.set()
+                await go.wait()
+
+        monkeypatch.setattr(supervisor, "end", slow)
+        changing = asyncio.create_task(destination.change_instance_filter({"tables": "a\\..*"}))
+        await ended.wait()
+        stopping = asyncio.create_task(destination.stop())
+        await asyncio.sleep(0.2)
+        go.set()
+        await asyncio.gather(changing, stopping)
+        assert supervisor.state == STOPPED
+        assert supervisor._life is None or supervisor._life.done()
 
     run(story())
