@@ -74,12 +74,13 @@ class RayNodes:
         self._numbers = itertools.count()
         self._env = {
             **cluster_environment(),
-            **os.environ,  # a process that joins the cluster itself has its token there
-            **settings,
             # A dead node is known sooner: docs/how-to/cluster.md.
             "RAY_health_check_initial_delay_ms": "1000",
             "RAY_health_check_period_ms": "1000",
+            "RAY_health_check_timeout_ms": "2000",
             "RAY_health_check_failure_threshold": "3",
+            **os.environ,  # a process that joins the cluster itself has its token there
+            **settings,
         }
         self.keeps_state = bool(redis)
         if redis:
