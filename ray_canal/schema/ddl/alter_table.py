@@ -20,6 +20,7 @@ from ray_canal.schema.ddl.create_table import (
 from ray_canal.schema.ddl.keys import (
     if_not_exists,
 )
+from ray_canal.schema.ddl.vocabulary import skip_lock_wait
 from ray_canal.schema.ddl.words import Dialect, Token, Words, parts
 from ray_canal.schema.table_state import DdlNotApplied, StatementSession
 
@@ -28,18 +29,18 @@ _NO_COLUMNS = {
     "COMPRESSION", "CONNECTION", "DATA", "DELAY_KEY_WRITE", "DISABLE", "DISCARD", "ENABLE",
     "ENCRYPTED", "ENCRYPTION", "ENCRYPTION_KEY_ID", "ENGINE", "ENGINE_ATTRIBUTE", "FORCE",
     "IETF_QUOTES", "IMPORT", "INDEX", "INSERT_METHOD", "ITEF_QUOTES", "KEY_BLOCK_SIZE", "LOCK",
-    "MAX_ROWS", "MIN_ROWS", "NOWAIT", "PACK_KEYS", "PAGE_CHECKSUM", "PAGE_COMPRESSED",
+    "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "PAGE_COMPRESSED",
     "PAGE_COMPRESSION_LEVEL", "PASSWORD", "ROW_FORMAT", "SECONDARY_ENGINE",
     "SECONDARY_ENGINE_ATTRIBUTE", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "SEQUENCE",
-    "START", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "STORAGE", "TABLESPACE",
-    "TRANSACTIONAL", "TYPE", "UNION", "WAIT", "WITH", "WITHOUT",
+    "START", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "STORAGE",
+    "TABLESPACE", "TABLE_CHECKSUM", "TRANSACTIONAL", "TYPE", "UNION", "UPGRADE", "WITH", "WITHOUT",
 }  # fmt: skip
 _PARTITIONS = {
     "PARTITION", "REMOVE", "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD",
     "REPAIR", "TRUNCATE", "EXCHANGE",
 }  # fmt: skip
 """Words that begin what concerns partitions; the rest of the statement belongs to them."""
-_KEY_WORDS = ("INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "PERIOD")
+_KEY_WORDS = ("INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT")
 
 
 @dataclass(slots=True)
@@ -73,6 +74,7 @@ def read_alter(words: Words, session: StatementSession) -> Alteration:
     """Read the actions after ALTER TABLE (those words taken). Raises DdlNotApplied."""
     words.take("IF", "EXISTS")
     found = Alteration(words.name(session.schema))
+    skip_lock_wait(words)
     actions = parts(words.rest())
     while actions:
         action = actions.pop(0)
@@ -122,7 +124,7 @@ def _action(
     elif word == "CHANGE":
         words.take("COLUMN")
         maybe = words.take("IF", "EXISTS")
-        old = words.identifier()
+        old = words.column()
         definition = read_definition(words, dialect)
         _change(found, old, definition, maybe)
         found.new_keys += key_of_column(definition, dialect)
@@ -172,6 +174,8 @@ def _drop(words: Words, found: Alteration) -> None:
         found.versioning = False
     elif words.take("PRIMARY", "KEY"):
         found.drops_key = True
+    elif words.take("PERIOD", "FOR"):
+        pass  # a period is no column
     elif words.peek() in _KEY_WORDS:
         words.skip()
         words.take("IF", "EXISTS")
@@ -181,7 +185,7 @@ def _drop(words: Words, found: Alteration) -> None:
     else:
         words.take("COLUMN")
         maybe = words.take("IF", "EXISTS")
-        name = words.identifier().lower()
+        name = words.column().lower()
         found.dropped.add(name)
         if maybe:
             found.if_exists.add(name)

@@ -198,12 +198,15 @@ def _converted(column: ColumnMeta, charset: str) -> ColumnMeta:
     """A text column in another character set: a text whose bytes may not fit grows."""
     size = blob_size(column)
     grows = char_bytes_max(charset) > char_bytes_max(column.charset)
-    converted = replace(column, charset=charset)
     if column.type_code == mysql.BLOB:
         if grows and size != "long":
             size = _BLOB_ORDER[_BLOB_ORDER.index(size) + 1]
-        return column_meta(
-            column.name, f"{size}text", charset=charset, nullable=column.nullable,
-            is_key=column.is_key, visible=column.visible,
-        )  # fmt: skip
-    return converted
+        kind = f"{size}text"
+    elif column.type_code == mysql.VARCHAR:
+        kind = column.mysql_type
+    else:
+        return replace(column, charset=charset)
+    return column_meta(
+        column.name, kind, charset=charset, nullable=column.nullable,
+        is_key=column.is_key, visible=column.visible,
+    )  # fmt: skip

@@ -17,6 +17,7 @@ from ray_canal.schema.ddl.altered import altered
 from ray_canal.schema.ddl.column_definition import read_charset
 from ray_canal.schema.ddl.create_table import is_sequence, read_create
 from ray_canal.schema.ddl.keys import read_parts, taken_over, with_hashes
+from ray_canal.schema.ddl.vocabulary import skip_alter_options
 from ray_canal.schema.ddl.words import Words, statement
 from ray_canal.schema.names import Name, Names
 from ray_canal.schema.table_state import DdlNotApplied, StatementSession, TableState, unknown
@@ -226,8 +227,7 @@ def _alter(words: Words, session: StatementSession, effects: Effects) -> None:
     if words.peek() in ("DATABASE", "SCHEMA"):
         _database(words, session, effects, created=False)
         return
-    words.take("ONLINE")
-    words.take("IGNORE")
+    skip_alter_options(words)
     if not words.take("TABLE"):
         return
     rest = words.rest()

@@ -50,7 +50,7 @@ class Definition:
 
 def read_definition(words: Words, dialect: Dialect | None = None) -> Definition:
     """The definition that comes next, up to the end. Raises DdlNotApplied."""
-    name = words.identifier()
+    name = words.column()
     if not name:
         raise DdlNotApplied(f"a column's name is expected at {words.peek()!r}")
     try:
@@ -64,7 +64,7 @@ def read_definition(words: Words, dialect: Dialect | None = None) -> Definition:
     if declared.text == "serial":
         found.nullable = False
         found.unique = True
-    while not words.done:
+    while not words.done and words.peek() != "PARTITION":  # of the table, without a comma before it
         _attribute(words, found)
     return found
 

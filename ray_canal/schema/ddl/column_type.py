@@ -16,14 +16,22 @@ from typing import NamedTuple
 
 from ray_canal.errors import ConfigError
 from ray_canal.model.table_meta import ColumnMeta
-from ray_canal.schema.ddl.words import MODE_REAL_AS_FLOAT, Token, Words, number_of, unquoted
+from ray_canal.schema.ddl.words import (
+    MODE_NO_BACKSLASH_ESCAPES,
+    MODE_REAL_AS_FLOAT,
+    Token,
+    Words,
+    number_of,
+    unquoted,
+)
 from ray_canal.types import mysql
-from ray_canal.types.charsets import canonical, char_bytes_max
+from ray_canal.types.charsets import canonical, char_bytes_max, decode_text
 from ray_canal.types.column_type import TypeWord
 
 DEFAULT_CHARSET = "utf8mb4"
 
 _BLOB_BYTES = {"tiny": 1 << 8, "": 1 << 16, "medium": 1 << 24, "long": 1 << 32}
+_VARCHAR_BYTES_MAX = 65535
 _TEXT_CODES = (mysql.STRING, mysql.VARCHAR, mysql.BLOB, mysql.ENUM, mysql.SET)
 _FLOAT_BITS_MAX = 24
 
@@ -48,7 +56,7 @@ class DeclaredType:
     word: str
     text: str
     numbers: tuple[int, ...] = ()
-    labels: tuple[str, ...] = ()
+    labels: tuple[str | bytes, ...] = ()  # bytes: of the column's character set
     unsigned: bool = False
 
     @property
@@ -111,23 +119,34 @@ def _argument(words: Words) -> list[Token]:
     return found
 
 
-def _labels(arguments: list[Token], sql_mode: int) -> tuple[str, ...]:
-    found = []
+def _labels(arguments: list[Token], sql_mode: int) -> tuple[str | bytes, ...]:
+    found: list[str | bytes] = []
     for before, token in pairwise(arguments):
-        if token.kind in ("single", "double"):
-            if before.text.lower() == "x":
-                found.append(_of_hex(token.text))
-            else:
-                text = token.text.replace('""', '"') if token.kind == "double" else token.text
-                found.append(unquoted(text, bool(sql_mode & 1 << 20)))
+        base = before.text.lower() if before.kind == "word" else ""
+        if token.kind in ("single", "double") and base in ("x", "b"):
+            found.append(_label_bytes(base, token.text))
+        elif token.kind in ("single", "double"):
+            quote = "'" if token.kind == "single" else '"'
+            no_backslash = bool(sql_mode & MODE_NO_BACKSLASH_ESCAPES)
+            found.append(unquoted(token.text, no_backslash, quote))
+        elif token.kind == "word" and token.text[:2] in ("0x", "0b"):
+            found.append(_label_bytes(token.text[1], token.text[2:]))
     return tuple(found)
 
 
-def _of_hex(digits: str) -> str:
+def _label_bytes(base: str, digits: str) -> bytes:
+    """Return the bytes of a label that is written in hexadecimal (`base` x) or in bits (b)."""
     try:
-        return bytes.fromhex(digits).decode("utf-8", "replace")
+        number = int(digits, 16 if base == "x" else 2)
     except ValueError:
-        raise ConfigError(f"label that is not hexadecimal: x'{digits}'") from None
+        raise ConfigError(f"label that is no number: {base}'{digits}'") from None
+    return number.to_bytes((len(digits) + (1 if base == "x" else 7)) // (2 if base == "x" else 8))
+
+
+def _label(label: str | bytes, charset: str) -> str:
+    """A label as the server keeps it: without blanks at its end, if it is a text."""
+    text = label if isinstance(label, str) else decode_text(label, charset or DEFAULT_CHARSET)
+    return text if charset == "binary" else text.rstrip(" ")
 
 
 def column_of(
@@ -141,6 +160,8 @@ def column_of(
 ) -> ColumnMeta:
     """The column that has this type; `charset` is ignored for types without one, and empty where
     it is not known."""
+    if word := _too_long_for_varchar(declared, charset):
+        declared = DeclaredType(word, word)
     word, numbers = declared.word, declared.numbers
     code = _words().words[word].code
     decimal = code == mysql.NEWDECIMAL
@@ -157,9 +178,22 @@ def column_of(
         precision=((numbers[0] if numbers else 10) or 10) if decimal else 0,
         scale=numbers[1] if decimal and len(numbers) > 1 else 0,
         fraction=numbers[0] if fractional and numbers else 0,
-        labels=declared.labels,
+        labels=tuple(_label(label, canonical(charset)) for label in declared.labels),
         visible=visible,
     )
+
+
+def _too_long_for_varchar(declared: DeclaredType, charset: str) -> str:
+    """Return the type that the server makes of a VARCHAR or VARBINARY of more than 65,535 bytes
+    (sql_mode without STRICT_…); empty: it is none."""
+    if declared.word not in ("varchar", "varbinary") or not declared.numbers:
+        return ""
+    kind = _charset(declared.word, canonical(charset))
+    size_bytes = declared.numbers[0] * char_bytes_max(kind)
+    if size_bytes <= _VARCHAR_BYTES_MAX:
+        return ""
+    size = "medium" if size_bytes < _BLOB_BYTES["medium"] else "long"
+    return size + ("blob" if kind == "binary" else "text")
 
 
 def column_meta(

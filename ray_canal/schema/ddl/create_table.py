@@ -24,7 +24,6 @@ __all__ = ["Create", "column_meta", "parse_tables", "read_create"]
 
 _KEYS = {
     "PRIMARY", "UNIQUE", "KEY", "INDEX", "CONSTRAINT", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK",
-    "EXCLUDE",
 }  # fmt: skip
 _HIDDEN_PERIOD = ("row_start", "row_end")
 _SEQUENCE = (
@@ -189,6 +188,8 @@ def _with_options(create: Create, behind: list[Token]) -> Create:
         depth += (words.peek() == "(") - (words.peek() == ")")
         if depth:
             words.skip()
+            if depth == 1 and words.peek() in ("SELECT", "WITH"):
+                raise DdlNotApplied("its columns come from a query")
             continue
         named = read_charset(words)
         if named:

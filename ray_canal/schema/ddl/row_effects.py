@@ -17,6 +17,7 @@ from ray_canal.schema.ddl.vocabulary import (
     CALLING_VERBS,
     NOT_A_TABLE,
     loaded_table,
+    skip_alter_options,
     skip_modifiers,
 )
 from ray_canal.schema.ddl.words import Words, statement
@@ -162,8 +163,7 @@ def _alter(words: Words, schema: str) -> list[TableEffect]:
     """Return effects of ALTER TABLE: a new name, and partitions or tablespaces that come or go with
     their rows."""
     words.skip()
-    words.take("ONLINE")
-    words.take("IGNORE")
+    skip_alter_options(words)
     if not words.take_any("TABLE", "SEQUENCE"):
         return []
     words.take("IF", "EXISTS")

@@ -35,6 +35,8 @@ from ray_canal.schema.ddl.vocabulary import (
     CALLING_VERBS,
     NOT_A_TABLE,
     loaded_table,
+    skip_alter_options,
+    skip_lock_wait,
     skip_modifiers,
 )
 from ray_canal.schema.ddl.words import Words, statement
@@ -225,13 +227,13 @@ def _name_after_on(words: Words, schema: str) -> _Named:
 
 
 def _alter(words: Words, schema: str) -> _Ddl | None:
-    words.take("ONLINE")
-    words.take("IGNORE")
+    skip_alter_options(words)
     if words.peek() not in ("TABLE", "SEQUENCE"):
         return None
     words.skip()
     _if_exists(words)
     name = words.name(schema)
+    skip_lock_wait(words)
     event_type = _first_change(words)
     depth = 0
     while not words.done:

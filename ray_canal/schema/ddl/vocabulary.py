@@ -19,6 +19,20 @@ def skip_modifiers(words: Words) -> None:
         pass
 
 
+def skip_alter_options(words: Words) -> None:
+    """Go past what stands between ALTER and TABLE."""
+    while words.take_any("ONLINE", "OFFLINE", "IGNORE"):
+        pass
+
+
+def skip_lock_wait(words: Words) -> None:
+    """Go past MariaDB's WAIT n | NOWAIT behind a table's name."""
+    if words.take("WAIT"):
+        words.skip()
+    else:
+        words.take("NOWAIT")
+
+
 def loaded_table(words: Words, schema: str) -> Name | None:
     """Return (schema, table) of LOAD DATA … INTO TABLE t; None: it names none."""
     while not words.done:

@@ -19,7 +19,9 @@ MODE_REAL_AS_FLOAT, MODE_ANSI_QUOTES, MODE_NO_BACKSLASH_ESCAPES = 1, 4, 1 << 20
 _MARIADB_IGNORES = range(50700, 100000)
 """Versions in /*!NNNNN */ that are of MySQL's alone; MariaDB skips those comments."""
 
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
+_ESCAPES = {
+    "n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": r"\%", "_": r"\_",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +169,16 @@ class Words:
     def name(self, schema: str) -> tuple[str, str]:
         """Take the (schema, table) of the name that comes next; `schema` if it is not qualified."""
         first = self.identifier()
-        if self.take("."):
-            return first, self.identifier()
+        if self.take("."):  # `.t` is a table of the session's database
+            return first or schema, self.identifier()
         return schema, first
+
+    def column(self) -> str:
+        """Take a column's name, without the names of its table and database in front of it."""
+        name = self.identifier()
+        while self.take("."):
+            name = self.identifier()
+        return name
 
     def identifier(self) -> str:
         """The identifier that comes next, without its quotes; empty if none does."""
@@ -204,9 +213,9 @@ def parts(found: list[Token], separator: str = ",") -> list[list[Token]]:
     return [part for part in split if part]
 
 
-def unquoted(text: str, no_backslash: bool = False) -> str:
-    """The inside of a string literal without its escapes."""
-    text = text.replace("''", "'")
+def unquoted(text: str, no_backslash: bool = False, quote: str = "'") -> str:
+    """The inside of a string literal without its escapes. `quote`: what stands around it."""
+    text = text.replace(quote * 2, quote)
     if no_backslash:
         return text
     return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), text, flags=re.DOTALL)

@@ -61,6 +61,13 @@ def names(state: TableState) -> str:
         ("ADD x hologram", None),
         ("COMMENT='x, ADD y int'", "a b c d"),
         ("ADD `period` int, ADD period int", "a b c d period period"),
+        ("ADD period int, DROP PERIOD FOR SYSTEM_TIME", "a b c d period"),
+        ("WAIT 5 DROP b, ADD x int", "a c d x"),
+        ("NOWAIT RENAME COLUMN b TO x", "a x c d"),
+        ("ADD exclude int", "a b c d exclude"),
+        ("CHANGE t.b e int, ADD s.t.f int AFTER e, DROP t.c", "a e f d"),
+        ("UPGRADE PARTITIONING", "a b c d"),
+        ("TABLE_CHECKSUM 1", "a b c d"),
     ],
 )
 def test_columns_and_their_order(actions: str, columns: str | None) -> None:
@@ -110,6 +117,14 @@ def test_a_text_grows_with_the_bytes_of_its_characters() -> None:
     assert after("CONVERT TO CHARACTER SET ascii").columns[2].mysql_type == "text"
 
 
+def test_a_varchar_that_gets_too_long_becomes_a_text() -> None:
+    state = after(
+        "CONVERT TO CHARACTER SET utf8mb4",
+        "CREATE TABLE t (a varchar(16383), b varchar(16384)) CHARSET latin1",
+    )
+    assert [c.mysql_type for c in state.columns] == ["varchar(16383)", "mediumtext"]
+
+
 def test_system_versioning_adds_and_drops_hidden_columns() -> None:
     versioned = after("ADD SYSTEM VERSIONING")
     assert names(versioned) == "a b c d row_start row_end"
@@ -118,6 +133,16 @@ def test_system_versioning_adds_and_drops_hidden_columns() -> None:
         "a b c d x row_start row_end"
     )
     assert names(after("DROP SYSTEM VERSIONING", TABLE + " WITH SYSTEM VERSIONING")) == "a b c d"
+
+
+def test_a_column_of_an_unquoted_word_that_is_none_of_the_language() -> None:
+    state = after("DROP period", "CREATE TABLE t (a int, period int, exclude int)")
+    assert names(state) == "a exclude"
+
+
+def test_the_key_of_partitions_is_none_of_a_column() -> None:
+    state = after("ADD x int PARTITION BY LINEAR KEY (a) PARTITIONS 2")
+    assert [c.is_key for c in state.columns if c.name == "x"] == [False]
 
 
 def test_visibility() -> None:

@@ -39,6 +39,12 @@ from tests.unit.schema.ddl_log import FILE, Log
                                       "start_value increment cache_size cycle_option cycle_count"}),
         (["alter table a convert partition p to table pp"], {"pp": "a1"}),
         (["ALTER ONLINE IGNORE TABLE IF EXISTS a ADD COLUMN IF NOT EXISTS (b int)"], {"a": "a1 b"}),
+        (["alter ignore online table a wait 3 add b int"], {"a": "a1 b"}),
+        (["create table .c (c.x int, db.c.exclude int)"], {"c": "x exclude"}),
+        (["create table c (x int) (select 1 as y)"], {"c": "?"}),
+        (["create table c (x int) engine=innodb ignore (with w as (select 1) select * from w)"],
+         {"c": "?"}),
+        (["create table c (x int) engine=merge union=(a, b)"], {"c": "x"}),
     ],
 )  # fmt: skip
 def test_statements(statements: list[str], tables: dict[str, str | None]) -> None:

@@ -87,8 +87,40 @@ def test_character_sets(definition: str, options: str, charset: str) -> None:
     assert column(definition, options).charset == charset
 
 
+@pytest.mark.parametrize(
+    ("definition", "mysql_type"),
+    [
+        ("varchar(65535) character set latin1", "varchar(65535)"),
+        ("varchar(16383)", "varchar(16383)"),
+        ("varchar(16384)", "mediumtext"),
+        ("varchar(65535)", "mediumtext"),
+        ("varbinary(70000)", "mediumblob"),
+        ("varchar(9000000)", "longtext"),
+    ],
+)
+def test_a_varchar_that_is_too_long_is_a_text(definition: str, mysql_type: str) -> None:
+    """As servers without a strict sql_mode make it, with a warning (ER_AUTO_CONVERT)."""
+    assert column(definition, "charset=utf8mb4").mysql_type == mysql_type
+
+
 def test_labels_with_quotes_escapes_and_brackets() -> None:
     found = column(r"enum('a','it''s','','b)c','d,e','back\\slash','q\'q','中') NOT NULL")
     assert found.labels == ("a", "it's", "", "b)c", "d,e", "back\\slash", "q'q", "中")
     assert not found.nullable
     assert column("set('x','y')").labels == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("definition", "labels"),
+    [
+        ("enum('a ', 'b\t', '  c  ')", ("a", "b\t", "  c")),  # the server cuts blanks off
+        ("enum('a ') character set binary", ("a ",)),
+        (r"enum('50\%', 'b\_c', '\x')", (r"50\%", r"b\_c", "x")),
+        ("enum(\"it''s\", \"q\"\"r\", 'x\"\"y')", ("it''s", 'q"r', 'x""y')),
+        ("enum(0x61, x'62', X'c3a9')", ("a", "b", "é")),
+        ("set(0b01100001, b'1100010', B'01100011')", ("a", "b", "c")),
+        ("set(x'e9', 0xe4) character set latin1", ("é", "ä")),
+    ],
+)
+def test_labels_are_those_that_the_server_keeps(definition: str, labels: tuple[str, ...]) -> None:
+    assert column(definition).labels == labels

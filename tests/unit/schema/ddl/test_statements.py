@@ -46,6 +46,8 @@ def found(sql: str) -> list[tuple[int, str, bool]]:
         ("alter table t add unique key (a), add c int", ddl.CINDEX, "db.t"),
         ("alter table t add constraint `c` primary key (a)", ddl.CINDEX, "db.t"),
         ("alter table t drop index i", ddl.DINDEX, "db.t"),
+        ("alter ignore online table t nowait drop index i", ddl.DINDEX, "db.t"),
+        ("alter table t wait 5 add index (a)", ddl.CINDEX, "db.t"),
         ("alter table t rename to u", ddl.RENAME, "db.u"),
         ("alter table s.t add c int, rename as x.u", ddl.RENAME, "x.u"),
         ("rename table a to b, s.c to s.d", ddl.RENAME, "db.b s.d"),
