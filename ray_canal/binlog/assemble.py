@@ -48,7 +48,10 @@ Resolve = Callable[[TableMap, int], TableMeta | Without]
 """Asked with the TABLE_MAP and the offset of the first row event behind it."""
 Classify = Callable[[QueryEvent], Sequence[QueryRecord]]
 
-__all__ = ["Without", "assemble", "hide", "walk"]
+_MARIADB_FLAGS = event_types.HEADER_BYTES + 12
+_GROUP_COMMIT, _START_ALTER, _ROLLBACK_ALTER = 2, 2, 8
+
+__all__ = ["Without", "assemble", "hide", "is_alter_phase", "walk"]
 
 
 def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify) -> ParsedChunk:
@@ -64,7 +67,8 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
         event, body = events[entry], slice(*bodies[entry].tolist())
         try:
             if event["kind"] == q.KIND_SPECIAL:
-                answers.append((entry, _records(raw.data[body].tobytes(), event, classify)))
+                ask = _unexecuted if is_alter_phase(raw, walked, entry) else classify
+                answers.append((entry, _records(raw.data[body].tobytes(), event, ask)))
             else:
                 number = int(event["table"])
                 table = _table(raw, walked, number, int(event["position"]), resolve)
@@ -94,6 +98,29 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     return ParsedChunk(
         events, bodies, tuple(tables), walked.gtids, queries, failure, skipped=walked.skipped
     )
+
+
+def is_alter_phase(raw: RawChunk, walked: Walked, entry: int) -> bool:
+    """Tell if a statement is the start or the rollback of an ALTER TABLE that MariaDB logs in two
+    phases (binlog_alter_two_phase): each phase is a transaction with the whole text, and the table
+    changes with the commit.
+
+    Format: Gtid_log_event; its flags_extra come behind the id of a group commit."""
+    number = int(walked.events["gtid"][entry])
+    if raw.head.flavor != FLAVOR_MARIADB or number < 0:
+        return False
+    end = int(walked.bodies[entry, 0]) - event_types.HEADER_BYTES
+    at = end - int(walked.events["position"][entry] - walked.gtids["position"][number])
+    event = raw.data[max(at, 0) : end].tobytes()
+    if len(event) <= _MARIADB_FLAGS or event[4] != event_types.MARIADB_GTID:
+        return False  # other events of a transaction come before the statement
+    extra = _MARIADB_FLAGS + 1 + 8 * bool(event[_MARIADB_FLAGS] & _GROUP_COMMIT)
+    is_there = extra < len(event) - 4 * raw.head.has_checksum
+    return is_there and bool(event[extra] & (_START_ALTER | _ROLLBACK_ALTER))
+
+
+def _unexecuted(event: QueryEvent) -> Sequence[QueryRecord]:
+    return (QueryRecord(QUERY, None, None, event.sql, event.schema, False, is_silent=True),)
 
 
 def hide(events: np.ndarray, rows: np.ndarray) -> None:

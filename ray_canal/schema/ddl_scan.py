@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ray_canal.binlog.assemble import is_alter_phase
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.events import Query, parse_query
 from ray_canal.binlog.walked import walk
@@ -92,6 +93,8 @@ def _statements(chunk: RawChunk) -> Iterator[tuple[int, Query]]:
     events = walked.events
     queries = (events["kind"] == q.KIND_SPECIAL) & (events["type_code"] == event_types.QUERY)
     for entry in np.flatnonzero(queries).tolist():
+        if is_alter_phase(chunk, walked, entry):
+            continue
         start, end = walked.bodies[entry].tolist()
         yield int(events["position"][entry]), parse_query(chunk.data[start:end].tobytes())
 
