@@ -14,6 +14,7 @@ from ray_canal.schema.ddl.create_table import (
     is_key_part,
     key_of,
     key_of_column,
+    period,
     primary_key,
     split_body,
 )
@@ -53,6 +54,7 @@ class Alteration:
     renamed_columns: dict[str, str] = field(default_factory=dict)
     visible: dict[str, bool] = field(default_factory=dict)
     added_key: set[str] | None = None
+    periods: dict[str, set[str]] = field(default_factory=dict)
     drops_key: bool = False
     dropped_keys: set[str] = field(default_factory=set)
     renamed_keys: dict[str, str] = field(default_factory=dict)
@@ -165,6 +167,7 @@ def _add(words: Words, found: Alteration, dialect: Dialect) -> None:
 
 def _add_key(part: list[Token], found: Alteration, dialect: Dialect) -> None:
     found.added_key = primary_key(part) or found.added_key
+    found.periods |= period(part)
     keys = found.new_keys_maybe if if_not_exists(part) else found.new_keys
     keys += key_of(part, dialect)
 

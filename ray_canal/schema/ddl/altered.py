@@ -16,6 +16,7 @@ from ray_canal.schema.ddl.column_definition import Definition
 from ray_canal.schema.ddl.column_type import blob_size, column_meta, is_text
 from ray_canal.schema.ddl.create_table import (
     period_columns,
+    with_periods,
     with_row_end_key,
 )
 from ray_canal.schema.ddl.keys import (
@@ -45,7 +46,11 @@ def altered(state: TableState, change: Alteration, database_charset: str) -> Tab
     hidden = columns[-2:] if state.hidden_period else []
     columns = columns[: len(columns) - len(hidden)]
     columns = _put_together(columns, change, charset)
-    columns = [_finished(column, change, convert) for column in columns]
+    key = with_periods(change.added_key or set(), change.periods)
+    missing = key - {column.name.lower() for column in columns}
+    if missing:  # MariaDB: a period that an earlier statement defined
+        raise DdlNotApplied(f"the key's {min(missing)!r} is not among the known columns")
+    columns = [_finished(column, change, convert, key) for column in columns]
     if change.versioning and not any(d.period for _, d in change.placed):
         hidden = period_columns()
     elif change.versioning is False:
@@ -179,7 +184,9 @@ def _place(result: list[ColumnMeta], column: ColumnMeta, definition: Definition)
         result.append(column)
 
 
-def _finished(column: ColumnMeta, change: Alteration, convert: str) -> ColumnMeta:
+def _finished(
+    column: ColumnMeta, change: Alteration, convert: str, key: frozenset[str]
+) -> ColumnMeta:
     """A column after what concerns the table as a whole."""
     name = column.name.lower()
     if name in change.visible:
@@ -187,7 +194,7 @@ def _finished(column: ColumnMeta, change: Alteration, convert: str) -> ColumnMet
     if change.drops_key:
         keeps = any(d.name.lower() == name and d.is_key for _, d in change.placed)
         column = replace(column, is_key=keeps)
-    if change.added_key and name in change.added_key:
+    if name in key:
         column = replace(column, is_key=True, nullable=False)
     if convert and is_text(column):
         column = _converted(column, convert)

@@ -54,7 +54,8 @@ def read_definition(words: Words, dialect: Dialect | None = None) -> Definition:
     if not name:
         raise DdlNotApplied(f"a column's name is expected at {words.peek()!r}")
     try:
-        declared = read_type(words, dialect.sql_mode if dialect else 0)
+        mode, mariadb = (dialect.sql_mode, dialect.mariadb) if dialect else (0, None)
+        declared = read_type(words, mode, mariadb)
     except ConfigError as error:
         raise DdlNotApplied(f"column {name!r} has a {error}") from None
     found = Definition(name, declared)

@@ -17,7 +17,9 @@ from typing import NamedTuple
 from ray_canal.errors import ConfigError
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.words import (
+    MODE_MAXDB,
     MODE_NO_BACKSLASH_ESCAPES,
+    MODE_ORACLE,
     MODE_REAL_AS_FLOAT,
     Token,
     Words,
@@ -34,6 +36,12 @@ _BLOB_BYTES = {"tiny": 1 << 8, "": 1 << 16, "medium": 1 << 24, "long": 1 << 32}
 _VARCHAR_BYTES_MAX = 65535
 _TEXT_CODES = (mysql.STRING, mysql.VARCHAR, mysql.BLOB, mysql.ENUM, mysql.SET)
 _FLOAT_BITS_MAX = 24
+_ORACLE_TYPES = {
+    "date": "datetime", "blob": "longblob", "clob": "longtext", "raw": "varbinary",
+    "varchar2": "varchar",
+}  # fmt: skip
+"""Types of MariaDB's sql_mode=ORACLE that are others there; NUMBER, too, is a DOUBLE without
+digits."""
 
 
 class _Words(NamedTuple):
@@ -65,9 +73,9 @@ class DeclaredType:
         return self.word in ("char", "varchar") and self.text.startswith("n")
 
 
-def read_type(words: Words, sql_mode: int = 0) -> DeclaredType:
+def read_type(words: Words, sql_mode: int = 0, mariadb: bool | None = None) -> DeclaredType:
     """The type that comes next. Raises ConfigError: a type that is not known."""
-    text = _type_words(words)
+    text = _type_in_mode(words, sql_mode, mariadb)
     word = _words().synonyms.get(text, text)
     if word not in _words().words:
         shown = text + "".join(t.raw for t in _argument(words))
@@ -89,6 +97,20 @@ def read_type(words: Words, sql_mode: int = 0) -> DeclaredType:
     if word == "year":
         unsigned = False
     return DeclaredType(word, declared, numbers, labels, unsigned or text == "serial")
+
+
+def _type_in_mode(words: Words, sql_mode: int, mariadb: bool | None) -> str:
+    """The type that comes next, by the name that it has without this sql_mode."""
+    if mariadb and words.take("MARIADB_SCHEMA", "."):
+        return _type_words(words)
+    text = _type_words(words)
+    if sql_mode & MODE_MAXDB and text == "timestamp":
+        return "datetime"
+    if not (mariadb and sql_mode & MODE_ORACLE):
+        return text
+    if text == "number" and words.peek() != "(":
+        return "double"
+    return _ORACLE_TYPES.get(text, text)
 
 
 def _type_words(words: Words) -> str:

@@ -141,11 +141,13 @@ def split_body(found: list[Token]) -> tuple[list[Token], list[Token]]:
 
 def _with_columns(head: Create, inside: list[Token], session: StatementSession) -> Create:
     definitions, keys = [], set()
+    periods: dict[str, set[str]] = {}
     others: list[KeyState] = []
     versioned = False
     for part in parts(inside):
         if is_key_part(part):
             keys |= primary_key(part)
+            periods |= period(part)
             others += key_of(part, session.dialect)
             continue
         definition = read_definition(Words(part), session.dialect)
@@ -157,7 +159,7 @@ def _with_columns(head: Create, inside: list[Token], session: StatementSession) 
     return replace(
         head,
         definitions=tuple(definitions),
-        keys=frozenset(keys),
+        keys=with_periods(keys, periods),
         others=named((), others),
         versioned=versioned,
     )
@@ -231,6 +233,21 @@ def primary_key(part: list[Token]) -> set[str]:
         words.skip()
     inside, _ = split_body([Token("other", "("), *words.rest()])
     return {Words(item).identifier().lower() for item in parts(inside)}
+
+
+def period(part: list[Token]) -> dict[str, set[str]]:
+    """Columns of a part that is a PERIOD FOR name (start, end), by its name; all in lower case."""
+    words = Words(part)
+    if not words.take("PERIOD", "FOR"):
+        return {}
+    name = words.identifier().lower()
+    inside, _ = split_body(words.rest())
+    return {name: {Words(item).identifier().lower() for item in parts(inside)}}
+
+
+def with_periods(keys: set[str], periods: dict[str, set[str]]) -> frozenset[str]:
+    """A primary key's columns, of a period that is part of it (WITHOUT OVERLAPS) its columns."""
+    return frozenset(name for key in keys for name in periods.get(key, {key}))
 
 
 # --- texts of many statements -----------------------------------------------------------------

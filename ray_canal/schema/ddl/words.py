@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 MODE_REAL_AS_FLOAT, MODE_ANSI_QUOTES, MODE_NO_BACKSLASH_ESCAPES = 1, 4, 1 << 20
+MODE_ORACLE, MODE_MAXDB = 1 << 9, 1 << 12
 """Bits of sql_mode, as QUERY events carry it, that change what a statement says."""
 
 _MARIADB_IGNORES = range(50700, 100000)

@@ -117,6 +117,21 @@ def test_a_text_grows_with_the_bytes_of_its_characters() -> None:
     assert after("CONVERT TO CHARACTER SET ascii").columns[2].mysql_type == "text"
 
 
+PERIOD = "CREATE TABLE t (id int, s date, e date, PERIOD FOR p (s, e){})"
+OVERLAPS = "PRIMARY KEY (id, p WITHOUT OVERLAPS)"
+
+
+def test_a_key_without_overlaps_has_the_columns_of_its_period() -> None:
+    """As MariaDB's catalog and row metadata have it."""
+    made = table(PERIOD.format(f", {OVERLAPS}"))
+    altered_ = after(f"ADD PERIOD FOR q (s, e), ADD {OVERLAPS.replace('p W', '`Q` W')}",
+                     "CREATE TABLE t (id int, s date, e date, x int)")  # fmt: skip
+    for state in (made, altered_):
+        assert [c.name for c in state.columns if c.is_key] == ["id", "s", "e"]
+    with pytest.raises(DdlNotApplied, match="the key's 'p' is not among"):
+        after(f"ADD {OVERLAPS}", PERIOD.format(""))
+
+
 def test_a_varchar_that_gets_too_long_becomes_a_text() -> None:
     state = after(
         "CONVERT TO CHARACTER SET utf8mb4",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ray_canal.model.table_meta import ColumnMeta
+from ray_canal.schema.ddl.column_definition import read_definition
 from ray_canal.schema.ddl.create_table import parse_tables
+from ray_canal.schema.ddl.words import MODE_MAXDB, MODE_ORACLE, Dialect, Words
 from ray_canal.types import mysql
 
 
@@ -101,6 +103,28 @@ def test_character_sets(definition: str, options: str, charset: str) -> None:
 def test_a_varchar_that_is_too_long_is_a_text(definition: str, mysql_type: str) -> None:
     """As servers without a strict sql_mode make it, with a warning (ER_AUTO_CONVERT)."""
     assert column(definition, "charset=utf8mb4").mysql_type == mysql_type
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "mysql_type"),
+    [
+        ("date", MODE_ORACLE, "datetime"),
+        ("mariadb_schema.date", MODE_ORACLE, "date"),
+        ("mariadb_schema.date", 0, "date"),
+        ("varchar2(10)", MODE_ORACLE, "varchar(10)"),
+        ("number", MODE_ORACLE, "double"),
+        ("number(10,2)", MODE_ORACLE, "number(10,2)"),
+        ("clob", MODE_ORACLE, "longtext"),
+        ("blob", MODE_ORACLE, "longblob"),
+        ("raw(10)", MODE_ORACLE, "varbinary(10)"),
+        ("timestamp(3)", MODE_MAXDB, "datetime(3)"),
+        ("date", 0, "date"),
+    ],
+)
+def test_types_in_modes_of_other_databases(kind: str, mode: int, mysql_type: str) -> None:
+    """As MariaDB 11.8 shows them in its catalog."""
+    found = read_definition(Words(f"a {kind} not null"), Dialect(True, 110800, mode))
+    assert found.column("utf8mb4").mysql_type == mysql_type
 
 
 def test_labels_with_quotes_escapes_and_brackets() -> None:
