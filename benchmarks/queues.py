@@ -7,6 +7,7 @@ whose publish waits for each confirm. Ratios of one interleaved run count, not r
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 import subprocess
@@ -15,7 +16,7 @@ import tempfile
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -78,14 +79,22 @@ def to_kafka(producer: KafkaProducer, found: FlatMessages, count: int) -> float:
     return sent / (time.perf_counter() - began)
 
 
-def kafka(found: FlatMessages, count: int, runs: int) -> dict[str, float]:
-    """Medians of each way, interleaved."""
+@contextlib.contextmanager
+def mock_cluster() -> Iterator[str]:
+    """librdkafka's mock cluster of one broker, in a process of its own; its address."""
     command = [sys.executable, "-c", _MOCK]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as mock:
         assert mock.stdout is not None
-        settings = {**_SETTINGS, "bootstrap.servers": mock.stdout.readline().strip()}
+        yield mock.stdout.readline().strip()
+        mock.communicate()
+
+
+def kafka(found: FlatMessages, count: int, runs: int) -> dict[str, float]:
+    """Medians of each way, interleaved."""
+    with mock_cluster() as address:
+        settings = {**_SETTINGS, "bootstrap.servers": address}
         rates: dict[str, list[float]] = {"message": [], "batch": []}
         for _ in range(runs):
             for sender in ("message", "batch"):
@@ -94,7 +103,6 @@ def kafka(found: FlatMessages, count: int, runs: int) -> dict[str, float]:
                 to_kafka(producer, found, len(found))  # warm
                 rates[sender].append(to_kafka(producer, found, count))
                 producer.close()
-        mock.communicate()
     return {f"kafka {sender}": statistics.median(found) for sender, found in rates.items()}
 
 

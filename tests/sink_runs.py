@@ -67,6 +67,21 @@ def random_steps(
     ]
 
 
+def without_repeats(found: list[Any]) -> list[Any]:
+    """Each once; what comes again begins at an earlier message and goes on without a gap."""
+    taken: list[Any] = []
+    at = 0
+    for message in found:
+        if at < len(taken) and taken[at] == message:
+            at += 1
+        elif at == len(taken) and message not in taken:
+            taken.append(message)
+            at += 1
+        else:
+            at = taken.index(message) + 1
+    return taken
+
+
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from ray_canal.sinks.port import Changes, Cursor, SinkError
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
 from tests.in_process_sink import runner_of, sink_config, until
-from tests.sink_runs import killed, random_steps
 
 PARTITIONS = 4
 PRODUCE, ADD_PARTITIONS_TO_TXN = 0, 24
@@ -397,33 +396,3 @@ def test_a_message_beyond_the_topics_limit_is_set_aside(
         assert all(message in kept for message in got), "repeated, or out of order"
         missing += len(whole) - len(got)
     assert missing > 0
-
-
-STEPS = ("open:1:before", "open:1:after", "write:1:after", "write:3:before", "commit:2:flushed",
-         "commit:1:after", "commit:2:after", "write:5:after", "commit_transaction:3:flushed",
-         "begin_transaction:2:after", "commit_transaction:1:flushed")  # fmt: skip
-"""With nothing in the log that is not committed, with rows, and with rows and their place."""
-
-
-def run_killed(
-    address: str, folder: Path, sender: str, steps: Sequence[str], batch_size: int = 8
-) -> None:
-    """The sink in a process of its own, killed at each of the steps, then run to the end."""
-    topic = made(address)
-    config = kafka(address, topic, sender=sender).model_copy(update={"batch_size": batch_size})
-    ends = killed(folder, config, {"files": [str(binlog_files()[0])]}, steps)
-    assert ends == ["-9"] * len(steps) + ["0"]
-    each_is_there_once(address, topic)
-
-
-def test_killed_at_every_step_each_message_is_there_once(
-    real: str, tmp_path: Path, sender: str
-) -> None:
-    run_killed(real, tmp_path, sender, STEPS)
-
-
-@pytest.mark.soak
-def test_killed_at_random_steps(real: str, tmp_path: Path, sender: str) -> None:
-    methods = "write", "commit", "commit_transaction"
-    steps = random_steps(*methods, whens=("before", "flushed", "after"))
-    run_killed(real, tmp_path, sender, steps, batch_size=1)

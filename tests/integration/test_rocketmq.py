@@ -29,7 +29,7 @@ from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
 from tests.in_process_sink import runner_of, sink_config, until
 from tests.rocketmq_proxy import FIFO, NORMAL, RocketProxy
-from tests.sink_runs import killed
+from tests.sink_runs import killed, without_repeats
 
 PROXY = os.environ.get("ROCKETMQ_PROXY", "")
 TOPIC = os.environ.get("ROCKETMQ_TOPIC", "canal-fifo")
@@ -100,22 +100,7 @@ def test_what_was_refused_for_a_while_comes_in_order(proxy: RocketProxy, demo_lo
     runner.run(threading.Event())
     assert calls > len(proxy.messages) >= sum(map(len, expected(ROUTING).values()))
     for group, found in by_group(proxy.messages).items():
-        assert _without_repeats(found) == expected(ROUTING)[group]
-
-
-def _without_repeats(found: list[Any]) -> list[Any]:
-    """Each once; what comes again begins at an earlier message and goes on without a gap."""
-    taken: list[Any] = []
-    at = 0
-    for message in found:
-        if at < len(taken) and taken[at] == message:
-            at += 1
-        elif at == len(taken) and message not in taken:
-            taken.append(message)
-            at += 1
-        else:
-            at = taken.index(message) + 1
-    return taken
+        assert without_repeats(found) == expected(ROUTING)[group]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +248,7 @@ def test_the_broker_has_each_group_in_order(
     runner_of(rocket(broker, tag=tag)).run(threading.Event())
     wanted = expected(ROUTING)
     found = reader.wait(wanted)
-    assert {group: _without_repeats(each) for group, each in found.items()} == wanted
+    assert {group: without_repeats(each) for group, each in found.items()} == wanted
 
 
 STEPS = ("_message:50:before", "write:2:after", "commit:2:after")
@@ -279,5 +264,5 @@ def test_killed_at_every_step_nothing_is_lost(
     assert ends == ["-9"] * len(STEPS) + ["0"]
     wanted = expected(ROUTING)
     found = reader.wait(wanted)
-    assert {group: _without_repeats(each) for group, each in found.items()} == wanted
+    assert {group: without_repeats(each) for group, each in found.items()} == wanted
     assert sum(map(len, found.values())) > sum(map(len, wanted.values())), "nothing came again"
