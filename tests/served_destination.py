@@ -105,8 +105,8 @@ class GatedUpstream(FusedUpstream):
         self._added.append(info.head)
         return await super().add(info)
 
-    def delivered(self) -> None:
-        super().delivered()
+    def appended(self) -> None:
+        super().appended()
         self._gate.deliver(self._added.popleft())
 
 

@@ -64,7 +64,7 @@ class FetcherProcess:
     def next_decoded(self) -> Answer:
         return _answer(self._actor.next_decoded)
 
-    def delivered(self) -> None:
+    def appended(self) -> None:
         """Only the fetcher's process knows what is being decoded."""
 
     def hurry(self) -> None:
@@ -173,7 +173,7 @@ class SplitUpstream:
                 "it, or its worker was stopped"
             ) from None
 
-    def delivered(self) -> None:
+    def appended(self) -> None:
         """Nobody waits for what is being decoded elsewhere."""
 
     def hurry(self) -> None:

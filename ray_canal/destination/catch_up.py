@@ -159,18 +159,18 @@ class CatchUp:
         self.pipeline, self.failure = pipeline, None
         self._backoff.reset()
         await self._state.changed.wake()
-        await pipeline.run(self._deliver)
+        await pipeline.run(self._before, self._after)
         self.finished = True
         await self._state.changed.wake()
         await pipeline.until_lost()
 
-    async def _deliver(self, chunk: LogChunk, payload: Payload) -> None:
-        assert self.pipeline is not None
+    async def _before(self, chunk: LogChunk, payload: Payload) -> None:
         await self._state.records.schemas.keep(chunk.info)
-        await self.pipeline.put(chunk, payload)
+
+    def _after(self, chunk: LogChunk) -> None:
+        assert self.pipeline is not None
         self._state.skipped.note(chunk.info)
         self._reserve_place(self.pipeline.store.last_position)
-        await self._state.changed.wake()
 
     def _reserve_place(self, reached: EntryPosition) -> None:
         """From where the destination's log begins, let that keep the subscriber's place."""

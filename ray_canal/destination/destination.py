@@ -87,7 +87,7 @@ class Destination:
             stats=stats,
         )
         snapshots = Snapshots(state, lookup, catch_ups, self._operations)
-        lifecycle.before_delivery = SnapshotSignals(state, snapshots).carry_out
+        lifecycle.carry_out_signals = SnapshotSignals(state, snapshots).carry_out
         self._delivery = Delivery(
             state,
             catch_ups=catch_ups,

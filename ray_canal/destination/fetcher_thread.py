@@ -75,7 +75,7 @@ class FetcherThread:
 
         return answer
 
-    def delivered(self) -> None:
+    def appended(self) -> None:
         if self.decoding:
             self.decoding.popleft()
 

@@ -67,8 +67,8 @@ class FusedUpstream:
         decoding = self._fetcher.decoding
         return decoding[0] if decoding else 0  # another thread appends, only this one takes off
 
-    def delivered(self) -> None:
-        self._fetcher.delivered()
+    def appended(self) -> None:
+        self._fetcher.appended()
 
     def hurry(self) -> None:
         self._fetcher.hurry()

@@ -12,13 +12,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ray_canal.destination.activity import Activity
 from ray_canal.destination.admission import Admission, oldest_cursor, oldest_in
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.failures import about_subscribers, raised_again
-from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.log_pipeline import BeforeAppend, LogPipeline
 from ray_canal.destination.second_look import SecondLook
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import (
@@ -60,7 +60,7 @@ class Lifecycle:
         self._log = state.log
         self._second_look = SecondLook(state.config.now.source)
         self._changing = asyncio.Lock()
-        self.before_delivery: Callable[[LogChunk, Payload], Awaitable[None]] = _nothing
+        self.carry_out_signals: BeforeAppend = _nothing
         self._wanted = self._left = self._deserted = False
         self._pumping: asyncio.Task[None] | None = None
 
@@ -162,7 +162,7 @@ class Lifecycle:
         tell(logger, "generation", "it reads from %s", where, timeline=timeline, start=where)
         await self._supervisor.set(RUNNING, None)
         self._deserted = False
-        self._pumping = asyncio.create_task(pipeline.run(self._deliver))
+        self._pumping = asyncio.create_task(pipeline.run(self._before, self._after))
         if self._left:  # while the source was opened
             self.end_if_deserted()
         try:
@@ -243,16 +243,16 @@ class Lifecycle:
         if pipeline is not None:
             await pipeline.close()
 
-    async def _deliver(self, chunk: LogChunk, payload: Payload) -> None:
-        pipeline, info, records = self._log.pipeline, chunk.info, self._state.records
-        assert pipeline is not None
-        known = self._state.subscribers.known
+    async def _before(self, chunk: LogChunk, payload: Payload) -> None:
+        """Write what has to be durable before a chunk is in the log. Raises Fenced,
+        MetaUnavailable."""
+        info, records, known = chunk.info, self._state.records, self._state.subscribers.known
         await records.schemas.keep(info, lambda: oldest_cursor(known, self._log.start))
         await records.timeline.reach(records.cursors, self._state.guard.epoch, info.head)
-        await self.before_delivery(chunk, payload)
-        await pipeline.put(chunk, payload)
-        self._activity.note_chunk(info)
-        await self._state.changed.wake()
+        await self.carry_out_signals(chunk, payload)
+
+    def _after(self, chunk: LogChunk) -> None:
+        self._activity.note_chunk(chunk.info)
 
     # --- for the calls of clients ---------------------------------------------------------------
 

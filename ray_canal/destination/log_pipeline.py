@@ -39,6 +39,8 @@ CHECK_S = 3.0
 _DISK_LIMIT_S = 60.0
 _DRAINED_S = 60.0
 T = TypeVar("T")
+BeforeAppend = Callable[[LogChunk, Payload], Awaitable[None]]
+AfterAppend = Callable[[LogChunk], None]
 
 
 class Tap(Protocol):
@@ -107,8 +109,8 @@ class LogPipeline:
         assert self._store is not None
         return self._store
 
-    async def put(self, chunk: LogChunk, payload: Payload) -> None:
-        """Append a chunk to the log."""
+    async def append(self, chunk: LogChunk, payload: Payload) -> None:
+        """Append a chunk to the log; its taps see it before the next one comes."""
         if not self.taps:
             self.store.put(chunk, payload)
             return
@@ -126,21 +128,36 @@ class LogPipeline:
         name = status.journal_name
         return EntryPosition(name, status.position), EntryPosition(name, status.master_position)
 
-    async def run(self, deliver: Callable[[LogChunk, Payload], Awaitable[None]]) -> None:
-        """See Pump.run. `deliver` is called for each chunk and puts it into the log."""
-        pumping = asyncio.create_task(self.pump.run(deliver, self._wait_for_room))
+    async def run(self, before: BeforeAppend, after: AfterAppend) -> None:
+        """Append chunks until the source ends (binlog files). `before` and `after` are called for
+        each one: what the first writes is durable before anybody can ack the chunk. Raises what a
+        stage raised; InstanceNotRunning: see Pump; and what `fail` was told."""
+        pumping = asyncio.create_task(self.pump.run(self._wait_for_room))
+        filling = asyncio.create_task(self._fill(before, after))
         watching = asyncio.create_task(self._watch_chunks())
+        working: set[asyncio.Future[None]] = {pumping, filling}
         try:
-            await asyncio.wait({pumping, self._broken}, return_when=asyncio.FIRST_COMPLETED)
-            if self._broken.done():
-                self._broken.result()
-            await pumping
+            while working:
+                waited = {*working, self._broken}
+                done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                for each in done:
+                    each.result()
+                working -= done
         finally:
             self.ended = True
-            pumping.cancel()
-            watching.cancel()
-            await asyncio.gather(pumping, watching, return_exceptions=True)
+            for task in (pumping, filling, watching):
+                task.cancel()
+            await asyncio.gather(pumping, filling, watching, return_exceptions=True)
             self.store.flush()
+
+    async def _fill(self, before: BeforeAppend, after: AfterAppend) -> None:
+        while (pulled := await self.pump.next()) is not None:
+            chunk, payload = pulled
+            await before(chunk, payload)
+            await self.append(chunk, payload)
+            after(chunk)
+            await self._changed.wake()
+            self.pump.appended(chunk)
 
     def fail(self, error: Exception) -> None:
         """Its log cannot be read any more: `run` raises this."""

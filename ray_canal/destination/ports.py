@@ -74,7 +74,7 @@ class FetcherCalls(Protocol):
     def next_decoded(self) -> Answer:
         """See Fetcher.next_decoded; a small chunk itself, others as a reference."""
 
-    def delivered(self) -> None:
+    def appended(self) -> None:
         """The oldest of `decoding` is in the log."""
 
     def hurry(self) -> None:
@@ -117,7 +117,7 @@ class Upstream(Protocol):
     def decoding_bytes(self) -> int:
         """Size in bytes of the next large chunk being decoded; 0 if none or unknown."""
 
-    def delivered(self) -> None:
+    def appended(self) -> None:
         """The oldest chunk that is not in the log yet is there now."""
 
     def hurry(self) -> None:

@@ -1,4 +1,4 @@
-"""The pump: pulls chunks through the stages of an upstream, in order, into the log.
+"""The pump: pulls chunks through the stages of an upstream, in order, for a log.
 
 It runs in the destination's process, because whoever calls for a chunk owns it: chunks then outlive
 the fetcher and the workers that made them. What is awaited is small: infos, and chunks that are
@@ -31,7 +31,6 @@ _PING_S_MAX = 3.0
 _START_LIMIT_S = 180.0
 """A process that starts may take its time, on a machine under load; for longer, it is replaced."""
 
-Deliver = Callable[[LogChunk, Payload], Awaitable[None]]
 WaitForRoom = Callable[[int], Awaitable[None]]
 Queue = asyncio.Queue[Fetched | None]
 
@@ -44,7 +43,9 @@ class Pump:
         self._runtime = runtime
         self.decoders = runtime.decoders(config)
         self.window = DecodeWindow(config.decoders_min, self.decoders)
+        self._queue = Queue()
         self._taken = asyncio.Event()
+        self._added_s = 0.0
         self._kept_back_s = 0.0
         self._held_back = Stages()
         self._upstream: Upstream | None = None
@@ -80,16 +81,15 @@ class Pump:
         (opened,) = await self._watched(work)
         return opened  # type: ignore[no-any-return]
 
-    async def run(self, deliver: Deliver, wait_for_room: WaitForRoom) -> None:
-        """Pump until the source ends (binlog files) or something fails.
+    async def run(self, wait_for_room: WaitForRoom) -> None:
+        """Fetch chunks for `next` until the source ends (binlog files), and return when they are in
+        the log.
 
-        `wait_for_room(chunks)` returns when the log has room for so many more chunks; `deliver`
-        puts one into it. Raises what a stage raised, InstanceNotRunning: see _watched.
+        `wait_for_room(chunks)` returns when the log has room for so many more chunks. Raises what
+        a stage raised, InstanceNotRunning: see _watched.
         """
         assert self._upstream is not None
-        queue = Queue()
-        produce = self._produce(self._upstream, queue, wait_for_room)
-        await self._watched(produce, self._consume(self._upstream, queue, deliver))
+        await self._watched(self._fetch(self._upstream, wait_for_room))
 
     async def _watched(self, *work: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run side by side until all are done; what they return.
@@ -128,8 +128,8 @@ class Pump:
                 started.add(name)
             await asyncio.sleep(min(_PING_S_MAX, limit_s / 5))
 
-    async def _produce(self, upstream: Upstream, queue: Queue, wait_for_room: WaitForRoom) -> None:
-        waiting: list[Answer] = []
+    async def _fetch(self, upstream: Upstream, wait_for_room: WaitForRoom) -> None:
+        queue, waiting = self._queue, list[Answer]()
         while True:
             while len(waiting) < upstream.calls_ahead:
                 await self._room(queue.qsize() + len(waiting) + 1, wait_for_room)
@@ -138,14 +138,15 @@ class Pump:
             finished = fetched.report is not None and self._finished(fetched.report)
             if fetched.info is not None:
                 self._note_chunk()
-                await self._wait_for_window(queue)
+                await self._wait_for_window()
                 queue.put_nowait(fetched)
             elif finished:
                 queue.put_nowait(None)
+                await queue.join()
                 return
 
-    async def _wait_for_window(self, queue: Queue) -> None:
-        while queue.qsize() >= chunks_ahead(self.window.size):
+    async def _wait_for_window(self) -> None:
+        while self._queue.qsize() >= chunks_ahead(self.window.size):
             began_s = time.perf_counter()
             self._taken.clear()
             await self._taken.wait()
@@ -162,29 +163,37 @@ class Pump:
         self.stages.add("fetch", report.busy_s, report.waiting_s)
         return report.finished
 
-    async def _consume(self, upstream: Upstream, queue: Queue, deliver: Deliver) -> None:
-        while True:
-            began_s = time.perf_counter()
-            in_use = -(-queue.qsize() // 2)
-            fetched = await queue.get()
-            self._taken.set()
-            if fetched is None:
-                return
-            assert fetched.info is not None  # _produce passes nothing else on
-            log_chunk = await upstream.add(fetched.info)
-            added_s = time.perf_counter()
-            seconds = log_chunk.info.stage_seconds
-            waited_s = added_s - began_s - seconds.get("buffer", 0.0)
-            self.stages.add("buffer", waiting_s=max(waited_s, 0.0))
-            self.window.note(in_use, self._kept_back_s, max(waited_s, 0.0))
-            self._kept_back_s = 0.0
-            self.stages.add_chunk(seconds)
-            await deliver(log_chunk, fetched.payload)
-            upstream.delivered()
-            self.stages.add("store", time.perf_counter() - added_s)
-            failure = log_chunk.info.failure
-            if failure is not None:
-                raise failure
+    async def next(self) -> tuple[LogChunk, Payload] | None:
+        """Return the next chunk, in order; `appended` follows once it is in the log. None: the
+        source has ended."""
+        assert self._upstream is not None
+        began_s = time.perf_counter()
+        in_use = -(-self._queue.qsize() // 2)
+        fetched = await self._queue.get()
+        self._taken.set()
+        if fetched is None:
+            self._queue.task_done()
+            return None
+        assert fetched.info is not None  # _fetch passes nothing else on
+        log_chunk = await self._upstream.add(fetched.info)
+        self._added_s = time.perf_counter()
+        seconds = log_chunk.info.stage_seconds
+        waited_s = self._added_s - began_s - seconds.get("buffer", 0.0)
+        self.stages.add("buffer", waiting_s=max(waited_s, 0.0))
+        self.window.note(in_use, self._kept_back_s, max(waited_s, 0.0))
+        self._kept_back_s = 0.0
+        self.stages.add_chunk(seconds)
+        return log_chunk, fetched.payload
+
+    def appended(self, chunk: LogChunk) -> None:
+        """Note that the chunk of the last `next` is in the log. Raises what ended it early: an
+        event that cannot be decoded."""
+        assert self._upstream is not None
+        self._upstream.appended()
+        self.stages.add("store", time.perf_counter() - self._added_s)
+        self._queue.task_done()
+        if chunk.info.failure is not None:
+            raise chunk.info.failure
 
     def _note_chunk(self) -> None:
         self.chunk_came_s = time.monotonic()

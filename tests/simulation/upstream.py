@@ -126,7 +126,7 @@ class SimulatedFetcher:
     def next_raw(self) -> Callable[[], Any]:
         raise NotImplementedError  # it is fused
 
-    def delivered(self) -> None:
+    def appended(self) -> None:
         """Nothing is decoded next to what is read."""
 
     def hurry(self) -> None:

@@ -114,13 +114,13 @@ def held(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     elif stage == "decode":
         monkeypatch.setattr(binlog_decode, "measure", slow(binlog_decode.measure))
     else:
-        put = LogPipeline.put
+        append = LogPipeline.append
 
         async def later(*arguments: Any) -> None:
             await asyncio.sleep(HELD_S)
-            await put(*arguments)
+            await append(*arguments)
 
-        monkeypatch.setattr(LogPipeline, "put", later)
+        monkeypatch.setattr(LogPipeline, "append", later)
 
 
 @pytest.mark.parametrize("decoders", [0, DECODERS])

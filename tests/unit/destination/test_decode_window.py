@@ -16,6 +16,7 @@ from ray_canal.destination.stages import FetchReport
 from tests.local_destination import instance
 from tests.local_runtime import LocalRuntime
 from tests.simulation.virtual_time import virtual_time
+from tests.unit.destination.pumping import pumped
 
 
 class Timers:
@@ -50,7 +51,7 @@ class Timers:
         await info
         return SimpleNamespace(info=SimpleNamespace(stage_seconds={}, failure=None))
 
-    def delivered(self) -> None:
+    def appended(self) -> None:
         return
 
     def hurry(self) -> None:
@@ -79,13 +80,13 @@ class Run:
         timers = Timers(phases, 1.0, cpus)
         pump._upstream = timers  # type: ignore[assignment]
 
-        async def deliver(chunk: Any, payload: Any) -> None:
+        def append(chunk: Any) -> None:
             self.sizes.append(pump.window.size)
 
         async def room(chunks: int) -> None:
             return
 
-        await pump.run(deliver, room)
+        await pumped(pump, append, room)
         self.demand_max = timers.demand_max
 
 

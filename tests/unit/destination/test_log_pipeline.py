@@ -15,7 +15,7 @@ from ray_canal.demo import binlog_files
 from ray_canal.destination import fetcher, fetcher_thread
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.wakeup import Wakeup
-from ray_canal.errors import InstanceNotRunning
+from ray_canal.errors import InstanceNotRunning, MetaUnavailable
 from ray_canal.filter import TableFilter
 from ray_canal.log.subscriber import Terms
 from ray_canal.log.transaction_buffer import LogChunk
@@ -38,6 +38,14 @@ def pipeline_of(changed: Wakeup, **store: Any) -> LogPipeline:
     }
     config = InstanceConfig.model_validate(instance)
     return LogPipeline(config, "", changed, None, LocalRuntime())
+
+
+async def nothing(chunk: LogChunk, payload: Any) -> None:
+    """Nothing has to be durable before a chunk."""
+
+
+def noted(chunk: LogChunk) -> None:
+    """Nobody counts chunks."""
 
 
 @pytest.mark.parametrize("mode", ["MEMSIZE", "ITEMSIZE"])
@@ -63,11 +71,7 @@ async def taken(mode: str, held: threading.Event) -> None:
     store = pipeline.begin(start.position, 1)
     store.subscribe(1, EVERYTHING, None)
 
-    async def deliver(chunk: LogChunk, payload: Any) -> None:
-        store.put(chunk, payload)
-        await changed.wake()
-
-    running = asyncio.create_task(pipeline.run(deliver))
+    running = asyncio.create_task(pipeline.run(nothing, noted))
     while not store.ready(1, 1, count_all=True):
         await changed.wait()
     while not pipeline.pump.decoding_bytes:
@@ -107,11 +111,7 @@ async def full() -> None:
         start, _, _ = await pipeline.open((), ())
         store = pipeline.begin(start.position, 1)
         store.subscribe(1, EVERYTHING, None)
-
-        async def deliver(chunk: LogChunk, payload: Any, to: Any = store) -> None:
-            to.put(chunk, payload)
-
-        running.append((pipeline, asyncio.create_task(pipeline.run(deliver))))
+        running.append((pipeline, asyncio.create_task(pipeline.run(nothing, noted))))
     await asyncio.sleep(1.0)
     assert all(not pipeline.store.has_room(4096) for pipeline, _ in running)
     before, _ = wakes, await asyncio.sleep(0.3)
@@ -148,11 +148,7 @@ async def full_of_one() -> None:
     pipeline._disk.failed("No space left on device")
     pipeline._disk.try_at = 0.0
 
-    async def deliver(chunk: LogChunk, payload: Any) -> None:
-        store.put(chunk, payload)
-        await changed.wake()
-
-    running = asyncio.create_task(pipeline.run(deliver))
+    running = asyncio.create_task(pipeline.run(nothing, noted))
     while not pipeline.full_s and not running.done():
         await asyncio.sleep(0.01)
     while not running.done():
@@ -201,3 +197,34 @@ async def answered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (head.time_zone, head.black_fields) == ("Asia/Tokyo", "shop.item:secret")
     assert not head.finished
     assert [part.payload for part in pipeline.message(batch, 7, 9).parts] == [0, 1, 2]
+
+
+def test_what_comes_before_a_chunk_is_done_when_it_is_in_the_log() -> None:
+    """Schemas and timelines are durable before anybody can ack what needs them."""
+    asyncio.run(asyncio.wait_for(in_order(), 60))
+
+
+async def in_order() -> None:
+    pipeline = pipeline_of(Wakeup())
+    start, _, _ = await pipeline.open((), ())
+    store = pipeline.begin(start.position, 1)
+    told: list[tuple[str, int]] = []
+
+    async def before(chunk: LogChunk, payload: Any) -> None:
+        assert store.last_position.position <= chunk.info.head.position
+        told.append(("before", chunk.info.head.position))
+        await asyncio.sleep(0)
+        if len(told) > 6:
+            raise MetaUnavailable("it cannot be written")
+
+    def after(chunk: LogChunk) -> None:
+        assert store.last_position == chunk.after
+        told.append(("after", chunk.info.head.position))
+
+    with pytest.raises(MetaUnavailable):
+        await pipeline.run(before, after)
+    places = [place for _, place in told]
+    assert [what for what, _ in told] == ["before", "after"] * 3 + ["before"]
+    assert places[0:6:2] == places[1:6:2] == sorted(places[0:6:2])
+    assert store.last_position.position <= places[-1]  # what failed is not in the log
+    await pipeline.close()

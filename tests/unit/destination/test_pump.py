@@ -23,6 +23,7 @@ from ray_canal.model.start import Start
 from ray_canal.offline import decode_chunks
 from tests.local_destination import instance
 from tests.local_runtime import LocalRuntime
+from tests.unit.destination.pumping import pumped
 
 
 class Made:
@@ -36,7 +37,7 @@ class Made:
         self.start = EntryPosition(self.waiting[0][0].head.journal_name, BINLOG_START)
         self.buffer = transaction_buffer(instance(), self.start, "")
         self.asked: dict[str, Callable[[], Awaitable[Any]]] = {}
-        self.delivered_count = 0
+        self.appended_count = 0
         self.closed = False
 
     async def open(self, *_: Any) -> Any:
@@ -57,8 +58,8 @@ class Made:
     async def add(self, info: Any) -> LogChunk:
         return self.buffer.add(info)
 
-    def delivered(self) -> None:
-        self.delivered_count += 1
+    def appended(self) -> None:
+        self.appended_count += 1
 
     def hurry(self) -> None:
         """Chunks are there as they come."""
@@ -97,23 +98,24 @@ async def opened(upstream: Made) -> Pump:
     return made
 
 
-def test_chunks_are_delivered_in_order_until_the_source_ends() -> None:
+def test_chunks_come_in_order_until_the_source_ends() -> None:
     async def story() -> None:
         upstream = Made()
         expected = [info.head.position for info, _ in upstream.waiting]
         found, asked_for = [], []
 
-        async def deliver(chunk: LogChunk, payload: Any) -> None:
+        def append(chunk: LogChunk) -> None:
+            assert upstream.appended_count == len(found)
             found.append(chunk.info.head.position)
 
         async def counted(chunks: int) -> None:
             asked_for.append(chunks)
 
         made = await opened(upstream)
-        await made.run(deliver, counted)
+        await pumped(made, append, counted)
         assert found == expected
         assert len(expected) > 2
-        assert upstream.delivered_count == len(expected)
+        assert upstream.appended_count == len(expected)
         assert max(asked_for) <= 2 * Made.calls_ahead + 1
         await made.close()
         assert upstream.closed
@@ -121,14 +123,14 @@ def test_chunks_are_delivered_in_order_until_the_source_ends() -> None:
     run(story())
 
 
-def test_a_delivery_that_fails_ends_it() -> None:
+def test_an_append_that_fails_ends_it() -> None:
     async def story() -> None:
-        async def deliver(chunk: LogChunk, payload: Any) -> None:
+        def append(chunk: LogChunk) -> None:
             raise MemoryError("no room")
 
         made = await opened(Made())
         with pytest.raises(MemoryError):
-            await made.run(deliver, room)
+            await pumped(made, append, room)
 
     run(story())
 
@@ -152,11 +154,11 @@ def test_a_process_that_does_not_answer_ends_it(monkeypatch: pytest.MonkeyPatch)
         async def full(chunks: int) -> None:
             await asyncio.sleep(3600)
 
-        async def deliver(chunk: LogChunk, payload: Any) -> None:
+        def append(chunk: LogChunk) -> None:
             raise AssertionError("there is no room")
 
         with pytest.raises(InstanceNotRunning, match="the parser has not answered"):
-            await made.run(deliver, full)
+            await pumped(made, append, full)
 
     run(story())
 
