@@ -21,8 +21,8 @@ from ray_canal.demo import binlog_files
 from ray_canal.destination.api import GetRequest, Method, PollRequest, Q, R
 from ray_canal.destination.destination import Destination, start_destination
 from ray_canal.destination.fetcher_thread import FetcherThread
-from ray_canal.destination.fused_upstream import FusedUpstream
 from ray_canal.destination.ports import Fetched
+from ray_canal.destination.pump import FusedUpstream
 from ray_canal.errors import InstanceNotFound, InstanceNotRunning
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import MessageHead

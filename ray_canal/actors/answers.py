@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.exceptions import ActorUnschedulableError, RayActorError, RayError, RayTaskError
 
-from ray_canal.actors.local_calls import CallFailed
+from ray_canal.actors.store_calls import CallFailed
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import CanalError, InstanceNotRunning
 

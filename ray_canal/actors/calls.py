@@ -16,21 +16,19 @@ import contextlib
 import itertools
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 import ray
 from ray.exceptions import OwnerDiedError, RayError, RayTaskError
 
-from ray_canal.actors.answers import ACTOR_AWAY, raised_by_actor, unwrap_ray_error
-from ray_canal.actors.destination_handle import DestinationHandle
-from ray_canal.actors.local_calls import CallFailed, LocalCall
+from ray_canal.actors.answers import ACTOR_AWAY, answered, raised_by_actor, unwrap_ray_error
 from ray_canal.actors.lost_chunks import may_be_lost
 from ray_canal.actors.ray_internals import Untracked, reference_of
 from ray_canal.actors.registry import NAMESPACE, find_store
 from ray_canal.actors.spiller import OnDisk
-from ray_canal.actors.waiting import ActorWaiting, AnswersInThread, AnswersOnLoop
+from ray_canal.actors.store_calls import CallFailed, DestinationHandle, LocalCall
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.destination.api import (
     BatchRequest,
@@ -59,7 +57,6 @@ _CHECK_S_MAX = 40.0
 """So long the store may look whether chunks are lost."""
 _RETRY_PAUSE_S, _RETRY_PAUSE_S_MAX = 0.1, 0.5
 _AWAY = (*ACTOR_AWAY, InstanceNotRunning, InstanceNotFound)
-_IN_THREAD = AnswersInThread()
 
 
 def _pauses() -> Iterator[float]:
@@ -68,6 +65,74 @@ def _pauses() -> Iterator[float]:
     while True:
         yield pause_s
         pause_s = min(1.5 * pause_s, _RETRY_PAUSE_S_MAX)
+
+
+class ActorWaiting(Protocol):
+    """The ways in which a call waits."""
+
+    async def answer(self, reply: Any, limit_s: float | None = None) -> Any:
+        """Return the answer of which `reply` is the reference, or a LocalCall. Raises what the call
+        raised, and a timeout after `limit_s` (of a reference)."""
+
+    async def objects(self, references: Sequence[Any]) -> list[Any]:
+        """Return the objects that are referred to."""
+
+    async def pause(self, seconds: float) -> None:
+        """Return after so long."""
+
+    async def run(self, step: Callable[[], None]) -> None:
+        """Run what may take long."""
+
+    async def look_up(self, step: Callable[[], None]) -> None:
+        """Run a look-up, once for all calls that wait for it."""
+
+
+class AnswersOnLoop:
+    """Waits on the event loop."""
+
+    def __init__(self) -> None:
+        self._looking: asyncio.Task[None] | None = None
+
+    async def answer(self, reply: Any, limit_s: float | None = None) -> Any:
+        if isinstance(reply, LocalCall):
+            return await reply.wait()
+        return await (reply if limit_s is None else answered(limit_s, reply))
+
+    async def objects(self, references: Sequence[Any]) -> list[Any]:
+        return list(await asyncio.gather(*map(_awaited, references)))
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def run(self, step: Callable[[], None]) -> None:
+        await asyncio.to_thread(step)
+
+    async def look_up(self, step: Callable[[], None]) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self.run(step))
+        await asyncio.wait({self._looking})
+
+
+class AnswersInThread:
+    """Blocks the thread; see `complete` (destination/blocking.py)."""
+
+    async def answer(self, reply: Any, limit_s: float | None = None) -> Any:
+        return reply.result() if isinstance(reply, LocalCall) else ray.get(reply, timeout=limit_s)
+
+    async def objects(self, references: Sequence[Any]) -> list[Any]:
+        return ray.get(list(references))  # type: ignore[no-any-return]
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def run(self, step: Callable[[], None]) -> None:
+        step()
+
+    async def look_up(self, step: Callable[[], None]) -> None:
+        step()
+
+
+_IN_THREAD = AnswersInThread()
 
 
 class DestinationCalls:
@@ -314,3 +379,7 @@ def _reference(payload: Payload) -> Any:
     if isinstance(payload, Untracked):
         return reference_of(payload)
     return payload.spiller.read.remote(payload.segment) if isinstance(payload, OnDisk) else payload
+
+
+async def _awaited(reference: Any) -> Any:
+    return await reference

@@ -7,8 +7,8 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
-from ray_canal.actors.destination_handle import DestinationHandle
 from ray_canal.actors.placement_table import PlacementTable
+from ray_canal.actors.store_calls import DestinationHandle
 from ray_canal.errors import InstanceNotFound
 
 NAMESPACE = "ray_canal"

@@ -17,8 +17,8 @@ from ray_canal.actors.upstreams import FetcherProcess, SplitUpstream
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.fetcher_thread import FetcherThread
-from ray_canal.destination.fused_upstream import FusedUpstream
 from ray_canal.destination.ports import FetcherCalls, RowReaderHandle, Upstream
+from ray_canal.destination.pump import FusedUpstream
 from ray_canal.model.message import Payload
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ _DECODERS_MAX = 16
 
 class RayRuntime:
     """`shared`: fetchers are threads of the destination's process, which others may share; else
-    each has a process of its own."""
+    each has a process of its own. What is put into the object store here is owned by the process
+    of its log."""
 
     def __init__(self, shared: bool) -> None:
         self._shared = shared
@@ -46,7 +47,7 @@ class RayRuntime:
         fused = self.decoders(config) == 0
         fetcher: FetcherCalls
         if self._shared:
-            fetcher = FetcherThread(config, fused, _keep)
+            fetcher = FetcherThread(config, fused, ray.put)
         else:
             fetcher = FetcherProcess(await fetcher_of(config, fused))
         return FusedUpstream(config, fetcher) if fused else SplitUpstream(config, fetcher)
@@ -63,7 +64,7 @@ class RayRuntime:
             return RowReaderProcess(config)
         from ray_canal.destination.row_reader_thread import RowReaderThread
 
-        return RowReaderThread(config, _keep)
+        return RowReaderThread(config, ray.put)
 
     def moment_reader(self, config: InstanceConfig) -> MomentReading:
         if self._reads_elsewhere(config):
@@ -78,7 +79,7 @@ class RayRuntime:
         return bool(config.snapshot.node) or self.decoders(config) > 0
 
     def keep(self, chunk: DecodedChunk) -> Payload:
-        return _keep(chunk)
+        return ray.put(chunk)
 
     async def load(self, payload: Payload) -> DecodedChunk:
         if isinstance(payload, DecodedChunk):  # a small one
@@ -97,8 +98,3 @@ class RayRuntime:
 
     def unwrap(self, error: Exception) -> Exception:
         return unwrap_ray_error(error)
-
-
-def _keep(chunk: object) -> Payload:
-    """Put a chunk into the object store; its owner is the process of its log."""
-    return ray.put(chunk)

@@ -9,8 +9,7 @@ from ray_canal.actors.log_settings import StageActor
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.fused_upstream import transaction_buffer
-from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
 from ray_canal.model.position import EntryPosition
 
 
@@ -20,7 +19,7 @@ class TransactionBufferActor(StageActor):
     def __init__(self, config_json: str, start: EntryPosition, gtid_set: str) -> None:
         as_ray_itself()
         config = InstanceConfig.model_validate_json(config_json)
-        self._buffer = transaction_buffer(config, start, gtid_set)
+        self._buffer = TransactionBuffer.configured(config, start, gtid_set)
 
     def alive(self) -> None:
         """Answer: this process is not stopped. Runs next to everything else."""

@@ -8,7 +8,7 @@ Where to look first:
     its life              lifecycle.py, supervisor.py (back-off), ownership.py and epoch_guard.py
                           (one owner), failures.py and failure_advice.py, current_config.py
     its upstream          ports.py (Runtime, Upstream), pump.py, fetcher.py, fetcher_thread.py,
-                          fused_upstream.py, parsing.py, second_look.py (a checksum that fails),
+                          parsing.py, second_look.py (a checksum that fails),
                           decode_window.py (chunks decoded side by side), skipped.py
     its log               log_pipeline.py, current_log.py, disk_state.py, log_folders.py,
                           full_log.py (who keeps it full)

@@ -19,6 +19,7 @@ from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.open_transactions import OpenTransactions, begins, closing_entries
 from ray_canal.binlog.trail import NONE_CLOSED, Closed, Folding, extended
+from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceError
 from ray_canal.log.flush import Flush
 from ray_canal.log.snapshot_tag import SnapshotTag
@@ -145,6 +146,20 @@ class TransactionBuffer:
         self._open = OpenTransactions()
         self._sequence: int | None = None
         self._thinning = Thinning(thin_empty_transactions, drop_transaction_entries)
+
+    @classmethod
+    def configured(
+        cls, config: InstanceConfig, start: EntryPosition, gtid_set: str
+    ) -> TransactionBuffer:
+        """Return the buffer of a generation that starts at `start`, before which `gtid_set` was
+        executed."""
+        return cls(
+            start,
+            gtid_set,
+            thin_empty_transactions=config.store.thin_empty_transactions,
+            drop_transaction_entries=config.filter.transaction_entry,
+            transaction_size=config.store.transaction_size,
+        )
 
     def add(self, info: ChunkInfo) -> LogChunk:
         """Take the next chunk. Raises InstanceError: a chunk is missing or comes twice."""

@@ -14,8 +14,8 @@ from unittest import mock
 import ray
 
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.fused_upstream import FusedUpstream
 from ray_canal.destination.ports import Upstream
+from ray_canal.destination.pump import FusedUpstream
 from ray_canal.errors import InstanceNotFound
 from tests.local_runtime import LocalRuntime
 from tests.simulation.disk import SimulatedSpill

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from ray_canal.actors.destination_handle import DestinationHandle
+from ray_canal.actors.store_calls import DestinationHandle
 from ray_canal.destination.api import AckRequest, DestinationApi
 
 ACK = AckRequest(client_id=7, batch_id=1, epoch=2, holder="me")

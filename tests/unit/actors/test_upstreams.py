@@ -10,8 +10,8 @@ from typing import Any
 from ray_canal.actors.upstreams import FetcherProcess, whole_call
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES, Fetcher
-from ray_canal.destination.fused_upstream import FusedUpstream
 from ray_canal.destination.ports import Fetched
+from ray_canal.destination.pump import FusedUpstream
 from ray_canal.destination.stages import FetchReport
 from ray_canal.model.start import ALL_CURSORS
 from tests.local_destination import binlog_files, instance

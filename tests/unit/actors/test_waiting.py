@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import ray
 
-from ray_canal.actors.waiting import ActorWaiting, AnswersInThread, AnswersOnLoop
+from ray_canal.actors.calls import ActorWaiting, AnswersInThread, AnswersOnLoop
 from ray_canal.destination.blocking import complete
 
 

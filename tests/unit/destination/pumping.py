@@ -30,3 +30,11 @@ async def pumped(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def nothing(chunk: LogChunk, payload: Any) -> None:
+    """Nothing has to be durable before a chunk is in a log."""
+
+
+def noted(chunk: LogChunk) -> None:
+    """Nobody counts chunks."""

@@ -21,6 +21,7 @@ from ray_canal.log.subscriber import Terms
 from ray_canal.log.transaction_buffer import LogChunk
 from tests.local_destination import instance
 from tests.local_runtime import LocalRuntime
+from tests.unit.destination.pumping import noted, nothing
 from tests.unit.log.filled import filled, transactions
 
 EVERYTHING = Terms(TableFilter())
@@ -38,14 +39,6 @@ def pipeline_of(changed: Wakeup, **store: Any) -> LogPipeline:
     }
     config = InstanceConfig.model_validate(instance)
     return LogPipeline(config, "", changed, None, LocalRuntime())
-
-
-async def nothing(chunk: LogChunk, payload: Any) -> None:
-    """Nothing has to be durable before a chunk."""
-
-
-def noted(chunk: LogChunk) -> None:
-    """Nobody counts chunks."""
 
 
 @pytest.mark.parametrize("mode", ["MEMSIZE", "ITEMSIZE"])

@@ -12,12 +12,11 @@ import pytest
 from ray_canal.config import InstanceConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination import pump
-from ray_canal.destination.fused_upstream import transaction_buffer
 from ray_canal.destination.ports import Fetched, Upstream
 from ray_canal.destination.pump import Pump
 from ray_canal.destination.stages import FetchReport
 from ray_canal.errors import InstanceNotRunning
-from ray_canal.log.transaction_buffer import LogChunk
+from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
 from ray_canal.model.position import BINLOG_START, EntryPosition, SourceIdentity
 from ray_canal.model.start import Start
 from ray_canal.offline import decode_chunks
@@ -35,7 +34,7 @@ class Made:
     def __init__(self) -> None:
         self.waiting = deque(decode_chunks(binlog_files()))
         self.start = EntryPosition(self.waiting[0][0].head.journal_name, BINLOG_START)
-        self.buffer = transaction_buffer(instance(), self.start, "")
+        self.buffer = TransactionBuffer.configured(instance(), self.start, "")
         self.asked: dict[str, Callable[[], Awaitable[Any]]] = {}
         self.appended_count = 0
         self.closed = False

@@ -32,6 +32,7 @@ from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
 from ray_canal.snapshot.tables import SnapshotTable
 from tests.local_destination import run as run_async
 from tests.local_runtime import LocalRuntime
+from tests.unit.destination.pumping import noted, nothing
 from tests.unit.destination.test_log_pipeline import EVERYTHING, pipeline_of
 from tests.unit.snapshot.test_log_chunks import framed
 from tests.unit.snapshot.test_result import META
@@ -181,7 +182,7 @@ async def at_log() -> Any:
     start, _, _ = await log.open((), ())
     log.begin(start.position, 0)
     log.store.subscribe(CLIENT, EVERYTHING, None)
-    pumping = asyncio.create_task(log.run(log.put))
+    pumping = asyncio.create_task(log.run(nothing, noted))
     await pumping
     try:
         yield Home(log, changed), log

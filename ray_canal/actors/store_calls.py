@@ -1,4 +1,4 @@
-"""Calls of a store process over its local socket (local_server.py), for callers on its node.
+"""Calls of a store process: over its local socket (local_server.py) on its node, else by Ray.
 
 Whether there is a way is found out during the first calls, which go by Ray; so do all calls of a
 process on another node, and of one that is not reached in this way.
@@ -15,7 +15,8 @@ import socket
 import threading
 import time
 from collections import deque
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec
 
 import ray
 
@@ -30,6 +31,7 @@ from ray_canal.actors.local_frames import (
     is_same_user,
 )
 from ray_canal.actors.ray_internals import actor_id
+from ray_canal.destination.api import DestinationApi, Method, Q, R
 from ray_canal.destination.wakeup import seen
 from ray_canal.errors import InstanceNotRunning
 
@@ -38,6 +40,29 @@ _IDLE_MAX = 16
 _ASK_AGAIN_S = 30.0
 """So often a process is asked for its socket again: one that was elsewhere may be here now."""
 _known: dict[str, LocalCalls] = {}
+P = ParamSpec("P")
+Remote = Callable[Concatenate[DestinationApi, P], Coroutine[Any, Any, Any]]
+
+
+class DestinationHandle:
+    """One destination's remote methods in a process that may hold several. `actor`: see
+    store_actor.py. `handle.submit(DestinationApi.ack, request)` calls its `call("orders", "ack",
+    request)`."""
+
+    def __init__(self, actor: Any, destination: str) -> None:
+        self.actor = actor
+        self.destination = destination
+
+    def submit(self, method: Remote[P], *arguments: P.args, **named: P.kwargs) -> Any:
+        """Call a method of DestinationApi; return the reference of its answer."""
+        call = self.actor.call
+        return call.remote(self.destination, method.__name__, *arguments, **named)
+
+    def begin(self, method: Method[Q, R], request: Q) -> Any:
+        """Begin a client's call in the shortest way: over the process's local socket (a LocalCall),
+        else by Ray (the reference of its answer)."""
+        call = begin(self.actor, self.destination, method.__name__, (request,))
+        return self.submit(method, request) if call is None else call
 
 
 class CallFailed(Exception):

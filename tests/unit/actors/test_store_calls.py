@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import ray
 
-from ray_canal.actors import local_calls, local_server
-from ray_canal.actors.local_calls import CallFailed, LocalCall
+from ray_canal.actors import local_server, store_calls
 from ray_canal.actors.local_server import LocalServer
+from ray_canal.actors.store_calls import CallFailed, LocalCall
 from ray_canal.errors import BatchNotFound, InstanceNotRunning
 from ray_canal.model.message import MessageHead, MessagePart
 
@@ -96,14 +96,14 @@ class Actor:
 
 @pytest.fixture
 def actor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Actor]:
-    monkeypatch.setattr(local_calls, "actor_id", lambda actor: str(id(actor)))
-    monkeypatch.setattr(local_calls, "_known", {})
-    monkeypatch.setattr(local_calls, "_may_try", lambda: True)
+    monkeypatch.setattr(store_calls, "actor_id", lambda actor: str(id(actor)))
+    monkeypatch.setattr(store_calls, "_known", {})
+    monkeypatch.setattr(store_calls, "_may_try", lambda: True)
     monkeypatch.setattr(local_server, "is_portable", lambda answer: answer is not TRACKED)
     monkeypatch.setattr(ray, "get", lambda reference: reference.answer.result(60))
     made = Actor()
     yield made
-    for calls in list(local_calls._known.values()):
+    for calls in list(store_calls._known.values()):
         calls.close()
     made.end()
 
@@ -112,7 +112,7 @@ def begun(actor: Actor, method: str, *arguments: Any) -> LocalCall:
     """The first call asks for the socket, and goes by Ray."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        call = local_calls.begin(actor, "orders", method, arguments)
+        call = store_calls.begin(actor, "orders", method, arguments)
         if call is not None:
             return call
         time.sleep(0.001)
@@ -130,11 +130,11 @@ def both(actor: Actor, method: str, *arguments: Any) -> Iterator[Callable[[], An
 
 
 def test_the_first_call_goes_by_ray_the_others_over_the_socket(actor: Actor) -> None:
-    assert local_calls.begin(actor, "orders", "ack", (1,)) is None
+    assert store_calls.begin(actor, "orders", "ack", (1,)) is None
     for _ in range(3):
         for call in both(actor, "ack", 1, "x" * 500_000):
             assert call() == ("orders", "ack", (1, "x" * 500_000))
-    assert len(local_calls._known[str(id(actor))]._idle) == 1  # one connection did for all
+    assert len(store_calls._known[str(id(actor))]._idle) == 1  # one connection did for all
 
 
 def test_what_the_store_raises_is_told(actor: Actor) -> None:
@@ -218,12 +218,12 @@ def test_a_process_that_ended_keeps_no_connection_open(actor: Actor) -> None:
     second = Actor()
     try:
         begun(second, "ack").result()
-        assert set(local_calls._known) == {str(id(actor)), str(id(second))}
+        assert set(store_calls._known) == {str(id(actor)), str(id(second))}
         actor.close()
         third = Actor()
         try:
             begun(third, "ack").result()
-            assert set(local_calls._known) == {str(id(second)), str(id(third))}
+            assert set(store_calls._known) == {str(id(second)), str(id(third))}
             assert begun(second, "ack").result() == ("orders", "ack", ())
         finally:
             third.end()
@@ -233,4 +233,4 @@ def test_a_process_that_ended_keeps_no_connection_open(actor: Actor) -> None:
 
 def test_a_process_without_a_socket_is_called_by_ray(actor: Actor) -> None:
     actor.has_socket = False
-    assert [local_calls.begin(actor, "orders", "ack", ()) for _ in range(3)] == [None] * 3
+    assert [store_calls.begin(actor, "orders", "ack", ()) for _ in range(3)] == [None] * 3
