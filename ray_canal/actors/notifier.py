@@ -21,8 +21,8 @@ from ray_canal.actors.priority import as_ray_itself
 from ray_canal.config.notify import NotifyConfig
 from ray_canal.config.secret import secret
 from ray_canal.destination.api import DestinationApi
-from ray_canal.destination.notices import Notices
-from ray_canal.destination.webhook import Webhook
+from ray_canal.destination.status.notices import Notices
+from ray_canal.destination.status.webhook import Webhook
 from ray_canal.errors import CanalError
 
 logger = logging.getLogger(__name__)

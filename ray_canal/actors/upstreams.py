@@ -27,7 +27,7 @@ from ray_canal.actors.placement import CONTROL_GROUP, HEALTH_GROUP
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.ports import Answer, Fetched, FetcherCalls
-from ray_canal.destination.stages import FetchReport
+from ray_canal.destination.status.stages import FetchReport
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity

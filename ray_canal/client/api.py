@@ -24,7 +24,7 @@ from ray_canal.config import CanalConfig, ServerConfig, load
 from ray_canal.config.node import HEAD
 from ray_canal.config.notify import NotifyConfig
 from ray_canal.destination.api import DestinationApi
-from ray_canal.destination.status_record import DestinationStatus
+from ray_canal.destination.status.status_record import DestinationStatus
 from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
 from ray_canal.model.reports import SchemaHistoryReport
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID

@@ -7,7 +7,7 @@ import contextlib
 from ray_canal.actors import registry
 from ray_canal.client.api import status
 from ray_canal.client.subscribers import subscribers
-from ray_canal.destination.diagnosis import Diagnosis, diagnose
+from ray_canal.destination.status.diagnosis import Diagnosis, diagnose
 from ray_canal.errors import ConfigError, InstanceError
 from ray_canal.model.reports import SubscriberReport
 

@@ -9,7 +9,7 @@ from typing import Any
 from ray_canal.console.alerts import Problem, answers, problems
 from ray_canal.console.collector import KnownDestination
 from ray_canal.console.text import clock
-from ray_canal.destination.diagnosis import Diagnosis, bottleneck, diagnose, slowest
+from ray_canal.destination.status.diagnosis import Diagnosis, bottleneck, diagnose, slowest
 from ray_canal.model.metrics import value_at
 
 STAGES = (

@@ -6,12 +6,11 @@ Where to look first:
     its calls             api.py (all of them), delivery.py (get, ack, rollback), subscribers.py,
                           operations.py (an operator's), snapshots.py
     its life              lifecycle.py, supervisor.py (back-off), ownership.py and epoch_guard.py
-                          (one owner), failures.py and failure_advice.py, current_config.py
+                          (one owner), failures.py, current_config.py
     its upstream          ports.py (Runtime, Upstream), pump.py, fetcher.py, fetcher_thread.py,
                           parsing.py, second_look.py (a checksum that fails),
                           decode_window.py (chunks decoded side by side), skipped.py
-    its log               log_pipeline.py, current_log.py, disk_state.py, log_folders.py,
-                          full_log.py (who keeps it full)
+    its log               log_pipeline.py, current_log.py, disk_state.py, log_folders.py
     who is behind         catch_up.py and catch_ups.py (a stream of one's own), admission.py,
                           pipeline_lookup.py (whose log is read), after_purge.py
     who is silent         attendance.py (who last called when), expiry.py, departures.py
@@ -24,7 +23,5 @@ Where to look first:
     snapshots             snapshot_run.py, snapshot_placer.py, snapshot_pace.py, snapshot_home.py,
                           snapshot_signals.py (the signal table), row_reader_thread.py;
                           snapshot_moment.py and rows_log.py (all rows of one moment)
-    status and people     status_report.py, status_record.py (its keys), log_stats.py, activity.py,
-                          source_contact.py, stages.py, rates.py, traffic.py, diagnosis.py (why
-                          nothing comes), notices.py, purge_watch.py, webhook.py, publish.py
+    status and people     status/
 """

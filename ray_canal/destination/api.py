@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ray_canal.destination.status_record import DestinationStatus
+from ray_canal.destination.status.status_record import DestinationStatus
 from ray_canal.model.message import Caller, MessageHead, Payload
 from ray_canal.model.reports import SchemaHistoryReport, SnapshotReport, SubscriberReport
 from ray_canal.model.snapshot_wish import SnapshotWish

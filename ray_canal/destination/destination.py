@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.destination.activity import Activity
 from ray_canal.destination.after_purge import AfterPurge
 from ray_canal.destination.api import (
     AckRequest,
@@ -24,18 +23,19 @@ from ray_canal.destination.delivery import Delivery
 from ray_canal.destination.departures import Departures
 from ray_canal.destination.expiry import Expiry
 from ray_canal.destination.lifecycle import Lifecycle
-from ray_canal.destination.log_stats import LogStats
 from ray_canal.destination.operations import SubscriberOperations
 from ray_canal.destination.ownership import Claim
 from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.ports import Runtime
-from ray_canal.destination.publish import publish_metrics
-from ray_canal.destination.purge_watch import watch_purge
 from ray_canal.destination.snapshot_signals import SnapshotSignals
 from ray_canal.destination.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState, new_state
-from ray_canal.destination.status_record import DestinationStatus
-from ray_canal.destination.status_report import StatusReport
+from ray_canal.destination.status.activity import Activity
+from ray_canal.destination.status.log_stats import LogStats
+from ray_canal.destination.status.publish import publish_metrics
+from ray_canal.destination.status.purge_watch import watch_purge
+from ray_canal.destination.status.status_record import DestinationStatus
+from ray_canal.destination.status.status_report import StatusReport
 from ray_canal.destination.subscribers import SubscriberService
 from ray_canal.errors import ConsumerError
 from ray_canal.model.message import MessageHead, Payload

@@ -9,8 +9,8 @@ import logging
 
 from ray_canal.destination.attendance import TICK_S, Attendance
 from ray_canal.destination.departures import Departures
-from ray_canal.destination.full_log import FullLogWarning
 from ray_canal.destination.state import DestinationState
+from ray_canal.destination.status.full_log import FullLogWarning
 from ray_canal.destination.supervisor import RUNNING
 from ray_canal.errors import CanalError
 from ray_canal.model.subscription import EPHEMERAL_S

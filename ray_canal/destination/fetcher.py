@@ -18,7 +18,7 @@ from ray_canal.binlog.decode import decode
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.ports import Fetched
-from ray_canal.destination.stages import FetchReport
+from ray_canal.destination.status.stages import FetchReport
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import Records
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions, begun

@@ -14,13 +14,13 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from ray_canal.destination.activity import Activity
 from ray_canal.destination.admission import Admission, oldest_cursor, oldest_in
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.failures import about_subscribers, raised_again
 from ray_canal.destination.log_pipeline import BeforeAppend, LogPipeline
 from ray_canal.destination.second_look import SecondLook
 from ray_canal.destination.state import DestinationState
+from ray_canal.destination.status.activity import Activity
 from ray_canal.destination.supervisor import (
     FAILED,
     FINISHED,

@@ -13,9 +13,9 @@ import logging
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.departures import Departures
 from ray_canal.destination.lifecycle import Lifecycle
-from ray_canal.destination.log_stats import LogStats
 from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.state import DestinationState
+from ray_canal.destination.status.log_stats import LogStats
 from ray_canal.destination.subscribers import SubscriberService
 from ray_canal.errors import ConfigError, ConnectionLost, CursorNotInLog
 from ray_canal.logs import tell

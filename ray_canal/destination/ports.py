@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.stages import FetchReport
+from ray_canal.destination.status.stages import FetchReport
 from ray_canal.log.segment import Segment
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload

@@ -17,7 +17,7 @@ from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.decode_window import DecodeWindow
 from ray_canal.destination.ports import Answer, Fetched, FetcherCalls, Runtime, Upstream
-from ray_canal.destination.stages import FetchReport, Stages
+from ray_canal.destination.status.stages import FetchReport, Stages
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.limits import chunks_ahead

@@ -2,7 +2,7 @@
 rules and notices.
 
 A condition is about one metric of model/metrics.py. Pages show what is beyond its threshold now,
-Prometheus waits for `for_s` first, notices (destination/notices.py) have thresholds of their own.
+Prometheus waits for `for_s` first, notices (destination/status/notices.py) have thresholds too.
 """
 
 from __future__ import annotations

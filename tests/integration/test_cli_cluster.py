@@ -18,7 +18,7 @@ import ray_canal as canal
 from ray_canal import cli, errors
 from ray_canal.actors import registry
 from ray_canal.demo import binlog_files
-from ray_canal.destination.webhook import signature
+from ray_canal.destination.status.webhook import signature
 from ray_canal.model.position import EntryPosition
 from tests.http_receiver import HttpReceiver
 from tests.processes import wait_for

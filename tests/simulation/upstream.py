@@ -10,7 +10,7 @@ from typing import Any
 
 from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.destination.ports import Fetched
-from ray_canal.destination.stages import FetchReport
+from ray_canal.destination.status.stages import FetchReport
 from ray_canal.errors import (
     ConnectionLost,
     PositionPurged,

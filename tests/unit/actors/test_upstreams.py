@@ -12,7 +12,7 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES, Fetcher
 from ray_canal.destination.ports import Fetched
 from ray_canal.destination.pump import FusedUpstream
-from ray_canal.destination.stages import FetchReport
+from ray_canal.destination.status.stages import FetchReport
 from ray_canal.model.start import ALL_CURSORS
 from tests.local_destination import binlog_files, instance
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ray_canal.cli.status import overview, sink_line
-from tests.unit.destination.test_diagnosis import place, running, stages
+from tests.unit.destination.status.test_diagnosis import place, running, stages
 
 
 def test_a_line_for_each_destination_and_what_is_wrong() -> None:

@@ -15,7 +15,7 @@ import pytest
 from ray_canal.console.collector import KnownDestination
 from ray_canal.console.exposition import exposition
 from ray_canal.console.rules import dashboard, rules
-from ray_canal.destination.status_record import DestinationStatus
+from ray_canal.destination.status.status_record import DestinationStatus
 from ray_canal.model.conditions import CONDITIONS, Condition
 from ray_canal.model.metrics import METRICS, PREFIX
 from ray_canal.model.reports import PlaceReport, StageReport

@@ -20,12 +20,12 @@ from ray_canal.binlog import decode as binlog_decode
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination import fetcher
-from ray_canal.destination.diagnosis import bottleneck, diagnose
 from ray_canal.destination.fetcher_thread import FetcherThread
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.parsing import begin, event_parser
 from ray_canal.destination.ports import Answer, Fetched, Upstream
 from ray_canal.destination.pump import FusedUpstream
+from ray_canal.destination.status.diagnosis import bottleneck, diagnose
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.source.files import BinlogFiles
 from tests.local_destination import ALL, instance, run, running

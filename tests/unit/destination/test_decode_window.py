@@ -12,7 +12,7 @@ import pytest
 from ray_canal.destination.decode_window import DecodeWindow
 from ray_canal.destination.ports import Fetched
 from ray_canal.destination.pump import Pump
-from ray_canal.destination.stages import FetchReport
+from ray_canal.destination.status.stages import FetchReport
 from tests.local_destination import instance
 from tests.local_runtime import LocalRuntime
 from tests.simulation.virtual_time import virtual_time

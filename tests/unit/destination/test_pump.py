@@ -14,7 +14,7 @@ from ray_canal.demo import binlog_files
 from ray_canal.destination import pump
 from ray_canal.destination.ports import Fetched, Upstream
 from ray_canal.destination.pump import Pump
-from ray_canal.destination.stages import FetchReport
+from ray_canal.destination.status.stages import FetchReport
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
 from ray_canal.model.position import BINLOG_START, EntryPosition, SourceIdentity

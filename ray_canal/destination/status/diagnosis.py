@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from ray_canal.destination.failure_advice import advice_on, recovers
+from ray_canal.destination.status.failure_advice import advice_on, recovers
 from ray_canal.model.metrics import value_at
 from ray_canal.model.quantities import duration_text, rate_text, size_text
 

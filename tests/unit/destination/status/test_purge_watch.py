@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.destination.purge_watch import watch_purge
+from ray_canal.destination.status.purge_watch import watch_purge
 from ray_canal.source.port import SourceStatus
 from ray_canal.source.retention import PurgeDistance
 

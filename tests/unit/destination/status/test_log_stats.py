@@ -7,8 +7,8 @@ from pathlib import Path
 from ray_canal.config import MetaConfig
 from ray_canal.destination.attendance import Attendance
 from ray_canal.destination.catch_ups import CatchUps
-from ray_canal.destination.log_stats import LogStats
 from ray_canal.destination.state import new_state
+from ray_canal.destination.status.log_stats import LogStats
 from ray_canal.model.subscription import Subscription
 from tests.local_destination import ALL, instance, run, running, take
 from tests.local_runtime import LocalRuntime

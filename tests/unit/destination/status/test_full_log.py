@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ray_canal.destination.full_log import FullLogWarning
+from ray_canal.destination.status.full_log import FullLogWarning
 
 
 def test_it_is_told_after_a_minute_ten_an_hour_and_each_hour(

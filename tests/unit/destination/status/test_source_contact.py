@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_canal.destination.source_contact import SourceContact
+from ray_canal.destination.status.source_contact import SourceContact
 from ray_canal.source.port import SourceStatus
 
 

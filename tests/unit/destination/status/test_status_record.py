@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 
 import pytest
 
-from ray_canal.destination.status_record import DestinationStatus
+from ray_canal.destination.status.status_record import DestinationStatus
 from ray_canal.model.reports import SnapshotReport, SubscriberReport
 from tests.local_destination import ALL, instance, run, running, take
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ray_canal.demo import binlog_files
-from ray_canal.destination.activity import Activity
 from ray_canal.destination.skipped import SkippedEvents
+from ray_canal.destination.status.activity import Activity
 from ray_canal.offline import decode_chunks
 
 

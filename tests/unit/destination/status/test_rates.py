@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.destination import rates
+from ray_canal.destination.status import rates
 
 
 def test_window_forgets_and_totals_do_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ray_canal import errors
-from ray_canal.destination.diagnosis import Bottleneck, bottleneck, diagnose, slowest
-from ray_canal.destination.failure_advice import _ADVICE, advice_on, recovers
+from ray_canal.destination.status.diagnosis import Bottleneck, bottleneck, diagnose, slowest
+from ray_canal.destination.status.failure_advice import _ADVICE, advice_on, recovers
 from ray_canal.source.port import SourceStatus
 from ray_canal.source.retention import PurgeDistance
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ray_canal.config.notify import NotifyConfig
-from ray_canal.destination.diagnosis import diagnose
+from ray_canal.destination.status.diagnosis import diagnose
 from ray_canal.model.conditions import CONDITIONS, Finding
 
 Kind = Literal["changed", "raised", "resolved"]

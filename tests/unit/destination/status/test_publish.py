@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.destination import publish
+from ray_canal.destination.status import publish
 
 
 class Published(list[str]):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from ray_canal.config import load
-from ray_canal.destination.webhook import Webhook, signature
+from ray_canal.destination.status.webhook import Webhook, signature
 from ray_canal.errors import ConfigError
 from tests.http_receiver import HttpReceiver
 

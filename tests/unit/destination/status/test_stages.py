@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ray_canal.destination.stages import Stages
+from ray_canal.destination.status.stages import Stages
 
 
 def test_sums_and_the_busy_part(monkeypatch: pytest.MonkeyPatch) -> None:

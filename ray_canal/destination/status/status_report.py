@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from ray_canal.destination.activity import Activity
 from ray_canal.destination.admission import oldest_cursor, waited_for
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.failures import described
 from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.log_stats import LogStats
 from ray_canal.destination.snapshots import Snapshots
-from ray_canal.destination.source_contact import SourceContact
-from ray_canal.destination.stages import Stages
 from ray_canal.destination.state import DestinationState
-from ray_canal.destination.status_record import DestinationStatus
+from ray_canal.destination.status.activity import Activity
+from ray_canal.destination.status.log_stats import LogStats
+from ray_canal.destination.status.source_contact import SourceContact
+from ray_canal.destination.status.stages import Stages
+from ray_canal.destination.status.status_record import DestinationStatus
 from ray_canal.destination.supervisor import FAILED, FINISHED, IDLE, STOPPED
 from ray_canal.limits import limits
 from ray_canal.model.reports import StageReport

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ray_canal.binlog.chunk import ChunkInfo
-from ray_canal.destination.rates import Rates
 from ray_canal.destination.skipped import SkippedEvents
-from ray_canal.destination.traffic import Traffic
+from ray_canal.destination.status.rates import Rates
+from ray_canal.destination.status.traffic import Traffic
 
 
 class Activity:

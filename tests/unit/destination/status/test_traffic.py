@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ray_canal.binlog.chunk import ENTRY, EVENT_CLOSES, ChunkHead, ChunkInfo
-from ray_canal.destination.traffic import TABLES_MAX, TRANSACTIONS_MAX, Traffic
+from ray_canal.destination.status.traffic import TABLES_MAX, TRANSACTIONS_MAX, Traffic
 
 FILE = "mysql-bin.000001"
 TABLES = tuple(("shop", f"t{i}") for i in range(5))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ray_canal.config.notify import NotifyConfig
-from ray_canal.destination.notices import Notice, Notices
+from ray_canal.destination.status.notices import Notice, Notices
 from ray_canal.source.retention import PurgeDistance
-from tests.unit.destination.test_diagnosis import place, running
+from tests.unit.destination.status.test_diagnosis import place, running
 
 
 class Watched:
