@@ -35,11 +35,11 @@ class Spiller(StageActor):
         self._folder = SegmentFolder(folder)
 
     def write(self, chunk: LogChunk, decoded: DecodedChunk) -> Segment:
-        """Raises OSError."""
+        """Write a chunk to the folder; return its segment. Raises OSError."""
         return self._folder.write(chunk, decoded)
 
     def read_log_chunk(self, segment: Segment) -> LogChunk:
-        """Raises InstanceError."""
+        """Read back what the log keeps of a chunk. Raises InstanceError: it is damaged or gone."""
         return self._folder.read_log_chunk(segment)
 
     def read(self, segment: Segment) -> DecodedChunk:

@@ -28,7 +28,7 @@ def journal_key(journal_name: str) -> tuple[str, int]:
 
 
 def utc_text(seconds: int) -> str:
-    """A time for people."""
+    """Return seconds since the epoch as YYYY-MM-DD HH:MM:SSZ."""
     return dt.datetime.fromtimestamp(seconds, dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
 
 

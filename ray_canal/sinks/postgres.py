@@ -156,7 +156,8 @@ class PostgresDatabase(TransactionalDatabase):
         return TargetTable(tuple(str(column) for column, _ in columns), key)
 
     def tells_keys(self, name: TableName) -> bool:
-        """Texts of most collations are equal where their bytes are; citext and the like are not."""
+        """See Database. Keys of citext, or of a collation that is not deterministic, meet by more
+        than their bytes."""
         rows = self._run(
             "SELECT t.typtype = 'b' AND t.typname <> 'citext'"
             " AND coalesce(c.collisdeterministic, true)"

@@ -146,7 +146,7 @@ def _text(value: Any) -> str:
 
 
 def _literal_of(column: ColumnMeta, code: int) -> str:
-    """An expression whose text `_literal` makes a literal of."""
+    """Return the SQL expression to SELECT a key's column by; `_literal` makes SQL of its value."""
     name = quoted(column.name)
     if code in _NUMBERS:
         return f"CAST({name} AS CHAR)"

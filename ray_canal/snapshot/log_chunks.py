@@ -71,7 +71,8 @@ def rows_at(
 
 
 def mark_at(place: LogPlace, timestamp: int, server_id: int = 0) -> tuple[ChunkInfo, DecodedChunk]:
-    """A statement without text whose props say what it marks."""
+    """Return a chunk of one entry without rows at a place of the log: a mark, which `place.props`
+    name."""
     sketch = ArenaSketch()
     events_at, queries_at = sketch.take(EVENT.itemsize), sketch.take(QUERY.itemsize)
     arena: Bytes = np.zeros(sketch.size_bytes, np.uint8)

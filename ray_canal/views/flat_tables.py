@@ -76,8 +76,8 @@ def _table_pieces(
 def _message_pieces(
     meta: TableMeta, shown: list[tuple[ColumnMeta, int]]
 ) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return the constant parts of a message of a table's whole rows: `database` up to es, from
-    isDdl up to old, from there up to ts; and `table` alone."""
+    """Return the JSON that is the same in all messages of a table: from `database` to the value of
+    `es`, from `isDdl` to that of `old`, from `pkNames` to that of `ts`, from `table` to that."""
     mysql_types = {column.name: column.mysql_type for column, _ in shown} or None
     sql_types = {column.name: sql_type(column, code) for column, code in shown} or None
     keys = [column.name for column, _ in shown if column.is_key] or None
