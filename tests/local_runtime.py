@@ -16,7 +16,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.destination.fetcher_thread import FetcherThread
 from ray_canal.destination.ports import Upstream
 from ray_canal.destination.pump import FusedUpstream
-from ray_canal.destination.row_reader_thread import RowReaderThread
+from ray_canal.destination.snapshot.row_reader_thread import RowReaderThread
 from ray_canal.log.segment import Segment, SegmentFolder
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.snapshot.moment_reader import MomentReader

@@ -71,7 +71,7 @@ KINDS = {
 }  # fmt: skip
 """Type of the key: its literals."""
 RULES = ("low is what is executed", "both images", "touched keys")
-PLACER = "ray_canal.destination.snapshot_placer"
+PLACER = "ray_canal.destination.snapshot.snapshot_placer"
 LIMIT_S = 120.0
 
 

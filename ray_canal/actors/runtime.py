@@ -62,7 +62,7 @@ class RayRuntime:
             from ray_canal.actors.row_reading import RowReaderProcess
 
             return RowReaderProcess(config)
-        from ray_canal.destination.row_reader_thread import RowReaderThread
+        from ray_canal.destination.snapshot.row_reader_thread import RowReaderThread
 
         return RowReaderThread(config, ray.put)
 

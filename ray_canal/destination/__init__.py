@@ -4,7 +4,7 @@ they share.
 Where to look first:
 
     its calls             api.py (all of them), delivery.py (get, ack, rollback), subscribers.py,
-                          operations.py (an operator's), snapshots.py
+                          operations.py (an operator's)
     its life              lifecycle.py, supervisor.py (back-off), ownership.py and epoch_guard.py
                           (one owner), failures.py, current_config.py
     its upstream          ports.py (Runtime, Upstream), pump.py, fetcher.py, fetcher_thread.py,
@@ -16,12 +16,9 @@ Where to look first:
     who is silent         attendance.py (who last called when), expiry.py, departures.py
     what a get hands out  log_pipeline.py, handed_out.py (answers that were lost), arrivals.py
                           (a new TCP connection ends the gets of the one before), loop_acks.py
-    what is kept          records.py (all of it), subscriber_table.py, batch_id_record.py,
-                          filter_record.py, start_record.py, timeline_record.py, schema_records.py
+    what is kept          records/
     how calls wait        wakeup.py (for a change), backend_thread.py (for a backend), blocking.py
                           (without an event loop)
-    snapshots             snapshot_run.py, snapshot_placer.py, snapshot_pace.py, snapshot_home.py,
-                          snapshot_signals.py (the signal table), row_reader_thread.py;
-                          snapshot_moment.py and rows_log.py (all rows of one moment)
+    snapshots             snapshot/
     status and people     status/
 """

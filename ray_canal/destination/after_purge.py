@@ -9,8 +9,8 @@ import logging
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.lifecycle import Lifecycle
 from ray_canal.destination.operations import SubscriberOperations
-from ray_canal.destination.snapshot_home import new_ledger
-from ray_canal.destination.snapshots import Snapshots
+from ray_canal.destination.snapshot.snapshot_home import new_ledger
+from ray_canal.destination.snapshot.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import FAILED, RUNNING
 from ray_canal.errors import CanalError, PositionPurged

@@ -10,7 +10,7 @@ from typing import Any
 from ray_canal.destination.catch_up import CatchUp, own_config
 from ray_canal.destination.failures import described
 from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.rows_log import RowsLog
+from ray_canal.destination.snapshot.rows_log import RowsLog
 from ray_canal.destination.state import DestinationState
 from ray_canal.errors import (
     UNUSABLE_CURSOR,

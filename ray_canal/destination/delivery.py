@@ -24,7 +24,7 @@ from ray_canal.destination.handed_out import HandedOut
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.loop_acks import Acking, LoopAcks
 from ray_canal.destination.pipeline_lookup import PipelineLookup
-from ray_canal.destination.snapshots import Snapshots
+from ray_canal.destination.snapshot.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.status.stages import Stages
 from ray_canal.destination.supervisor import BACKOFF_MIN_S, FINISHED, STOPPED

@@ -27,8 +27,8 @@ from ray_canal.destination.operations import SubscriberOperations
 from ray_canal.destination.ownership import Claim
 from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.ports import Runtime
-from ray_canal.destination.snapshot_signals import SnapshotSignals
-from ray_canal.destination.snapshots import Snapshots
+from ray_canal.destination.snapshot.snapshot_signals import SnapshotSignals
+from ray_canal.destination.snapshot.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState, new_state
 from ray_canal.destination.status.activity import Activity
 from ray_canal.destination.status.log_stats import LogStats

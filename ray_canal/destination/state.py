@@ -12,9 +12,9 @@ from ray_canal.destination.epoch_guard import EpochGuard
 from ray_canal.destination.log_folders import LogFolders
 from ray_canal.destination.ownership import Claim
 from ray_canal.destination.ports import Runtime
-from ray_canal.destination.records import DestinationRecords
+from ray_canal.destination.records.records import DestinationRecords
+from ray_canal.destination.records.subscriber_table import SubscriberTable
 from ray_canal.destination.skipped import SkippedEvents
-from ray_canal.destination.subscriber_table import SubscriberTable
 from ray_canal.destination.supervisor import Supervisor
 from ray_canal.destination.wakeup import Wakeup
 

@@ -19,7 +19,7 @@ from ray_canal.destination.departures import Departures
 from ray_canal.destination.failures import subscriber_replaced_error, unknown_subscriber_error
 from ray_canal.destination.lifecycle import Lifecycle
 from ray_canal.destination.pipeline_lookup import PipelineLookup
-from ray_canal.destination.snapshot_home import new_ledger
+from ray_canal.destination.snapshot.snapshot_home import new_ledger
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.status.log_stats import LogStats
 from ray_canal.destination.supervisor import FAILED

@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from ray_canal.config import InstanceConfig
-from ray_canal.destination.schema_records import SchemaRecords
+from ray_canal.destination.records.schema_records import SchemaRecords
 from ray_canal.errors import ConnectionLost, MetaUnavailable
 from ray_canal.model.log_context import LogContext
 from ray_canal.model.timeline import row_id

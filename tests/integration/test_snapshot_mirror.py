@@ -7,7 +7,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from ray_canal.destination import snapshots
+from ray_canal.destination.snapshot import snapshots
 from tests.in_process_sink import destination, runner_of, running, sink_config, until
 from tests.integration.test_snapshot_keyed import Writers, keyed
 from tests.servers import Server

@@ -53,7 +53,7 @@ def in_place(outside: Outside) -> Iterator[None]:
     replaced = {
         "ray_canal.destination.ownership.open_backend": open_backend,
         "ray_canal.destination.ownership.BackendThread": SimulatedThread,
-        "ray_canal.destination.schema_records.BackendThread": SimulatedThread,
+        "ray_canal.destination.records.schema_records.BackendThread": SimulatedThread,
         "ray_canal.actors.calls.find_store": find_store,
         "ray_canal.client.transport.keep_joined": lambda *_: None,
         "ray_canal.client.transport.times_joined": lambda: 0,

@@ -9,7 +9,7 @@ from ray_canal.destination.admission import oldest_cursor, waited_for
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.failures import described
 from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.snapshots import Snapshots
+from ray_canal.destination.snapshot.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.status.activity import Activity
 from ray_canal.destination.status.log_stats import LogStats

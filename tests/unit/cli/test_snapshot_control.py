@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from ray_canal.cli.snapshot_control import _by_pattern, line_of
-from ray_canal.destination.snapshot_home import new_ledger
-from ray_canal.destination.snapshots import described
+from ray_canal.destination.snapshot.snapshot_home import new_ledger
+from ray_canal.destination.snapshot.snapshots import described
 from ray_canal.model.snapshot_ledger import TableLedger
 from ray_canal.model.snapshot_wish import SnapshotWish, wishes_of
 

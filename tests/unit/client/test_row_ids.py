@@ -17,7 +17,7 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.client.message import Message
 from ray_canal.config import InstanceConfig, SourceConfig, StoreConfig
-from ray_canal.destination.timeline_record import TimelineRecord
+from ray_canal.destination.records.timeline_record import TimelineRecord
 from ray_canal.errors import PositionNotFound, TransactionsMissing
 from ray_canal.filter import TableFilter
 from ray_canal.log.batch import Batch

@@ -11,7 +11,7 @@ import pytest
 
 from ray_canal.config import MetaConfig, SourceConfig
 from ray_canal.destination.ownership import Claim, Ownership
-from ray_canal.destination.start_record import StartRecord
+from ray_canal.destination.records.start_record import StartRecord
 from ray_canal.errors import Fenced, InstanceRestarted, MetaUnavailable
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.open import open_backend

@@ -15,7 +15,7 @@ from ray_canal.model.position import EntryPosition
 from ray_canal.model.subscription import Subscription
 from tests.local_destination import ALL, drain, instance, run, running, until
 from tests.unit.binlog.test_skip_events import ROWS, UNKNOWN, event, places_of, written
-from tests.unit.destination.test_schema_records import info
+from tests.unit.destination.records.test_schema_records import info
 
 
 def test_they_are_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:

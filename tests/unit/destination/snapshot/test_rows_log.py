@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.destination import snapshots
-from ray_canal.destination.rows_log import RowsLog
+from ray_canal.destination.snapshot import snapshots
+from ray_canal.destination.snapshot.rows_log import RowsLog
 from ray_canal.errors import InstanceRestarted
 from tests.local_destination import ALL, destination_of, drain, run, take
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.destination.batch_id_record import BatchIdRecord
-from ray_canal.destination.filter_record import FilterRecord
 from ray_canal.destination.ownership import Claim, Ownership
-from ray_canal.destination.schema_records import SchemaRecords
-from ray_canal.destination.start_record import StartRecord
-from ray_canal.destination.timeline_record import TimelineRecord
+from ray_canal.destination.records.batch_id_record import BatchIdRecord
+from ray_canal.destination.records.filter_record import FilterRecord
+from ray_canal.destination.records.schema_records import SchemaRecords
+from ray_canal.destination.records.start_record import StartRecord
+from ray_canal.destination.records.timeline_record import TimelineRecord
 
 
 class DestinationRecords:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ray_canal.destination.snapshots import Snapshots
+from ray_canal.destination.snapshot.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState
 from ray_canal.errors import ConfigError, NotSubscribed
 from ray_canal.log.transaction_buffer import LogChunk

@@ -12,8 +12,8 @@ import pytest
 
 from ray_canal.binlog.chunk import ENTRY, GTID, ChunkHead, ChunkInfo
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.destination import schema_records
-from ray_canal.destination.schema_records import SchemaRecords
+from ray_canal.destination.records import schema_records
+from ray_canal.destination.records.schema_records import SchemaRecords
 from ray_canal.errors import DecodeError, MetaUnavailable, QuarantineFull
 from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_sqlite import SqliteSchemaStore

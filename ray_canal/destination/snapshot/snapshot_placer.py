@@ -15,7 +15,7 @@ from typing import Protocol
 from ray_canal.binlog.chunk import FLAVOR_MYSQL, ChunkInfo, DecodedChunk
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.destination.ports import RowReaderHandle, Runtime
-from ray_canal.destination.snapshot_home import Void
+from ray_canal.destination.snapshot.snapshot_home import Void
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.snapshot_chunk import snapshot_chunk

@@ -17,8 +17,8 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.backend_thread import BackendThread
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES
-from ray_canal.destination.snapshot_placer import SnapshotAttempt, SnapshotPlacer
-from ray_canal.destination.snapshot_run import SnapshotRun
+from ray_canal.destination.snapshot.snapshot_placer import SnapshotAttempt, SnapshotPlacer
+from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
 from ray_canal.errors import ConfigError, SourceError
 from ray_canal.filter import TableFilter
 from ray_canal.model.message import Payload

@@ -9,7 +9,7 @@ import pytest
 
 from ray_canal.config import SourceConfig
 from ray_canal.demo import binlog_files
-from ray_canal.destination.start_record import StartRecord
+from ray_canal.destination.records.start_record import StartRecord
 from ray_canal.meta.manager import MetaManager
 from ray_canal.meta.memory import MemoryBackend
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ray_canal.config import SnapshotConfig
-from ray_canal.destination.snapshot_pace import Pace
+from ray_canal.destination.snapshot.snapshot_pace import Pace
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.governor import LoadReading

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_canal.config import FilterConfig
-from ray_canal.destination.filter_record import FilterRecord
+from ray_canal.destination.records.filter_record import FilterRecord
 from ray_canal.errors import ConfigError
 from ray_canal.meta.manager import MetaManager
 from ray_canal.meta.memory import MemoryBackend

@@ -12,7 +12,7 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.config import StoreConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.parsing import begin, event_parser
-from ray_canal.destination.snapshot_placer import SnapshotAttempt, SnapshotPlacer
+from ray_canal.destination.snapshot.snapshot_placer import SnapshotAttempt, SnapshotPlacer
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.log.event_store import EventStore

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.destination.snapshot_signals import SnapshotSignals
+from ray_canal.destination.snapshot.snapshot_signals import SnapshotSignals
 from ray_canal.errors import ConfigError, MetaUnavailable, NotSubscribed
 from ray_canal.snapshot import signals
 from ray_canal.snapshot.signals import Signal

@@ -13,10 +13,10 @@ import pytest
 
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
-from ray_canal.destination import snapshot_run
 from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.snapshot_home import new_ledger
-from ray_canal.destination.snapshot_run import SnapshotRun
+from ray_canal.destination.snapshot import snapshot_run
+from ray_canal.destination.snapshot.snapshot_home import new_ledger
+from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
 from ray_canal.destination.wakeup import Wakeup
 from ray_canal.errors import ConfigError, ConnectionLost
 from ray_canal.filter import TableFilter

@@ -11,7 +11,7 @@ import pytest
 from ray_canal.binlog.chunk import ChunkHead
 from ray_canal.config import MetaConfig
 from ray_canal.destination.ownership import Claim, Ownership
-from ray_canal.destination.timeline_record import TimelineRecord
+from ray_canal.destination.records.timeline_record import TimelineRecord
 from ray_canal.errors import Fenced, MetaUnavailable
 from ray_canal.meta.manager import MetaManager
 from ray_canal.meta.sqlite import SqliteBackend

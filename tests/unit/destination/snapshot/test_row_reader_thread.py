@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog.chunk import ChunkLayout, DecodedChunk
-from ray_canal.destination import row_reader_thread
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES
-from ray_canal.destination.row_reader_thread import RowReaderThread
+from ray_canal.destination.snapshot import row_reader_thread
+from ray_canal.destination.snapshot.row_reader_thread import RowReaderThread
 from tests.local_destination import instance, run
 
 

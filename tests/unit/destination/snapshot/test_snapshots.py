@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.destination.snapshot_home import after_acks, new_ledger
-from ray_canal.destination.snapshots import _after_action
+from ray_canal.destination.snapshot.snapshot_home import after_acks, new_ledger
+from ray_canal.destination.snapshot.snapshots import _after_action
 from ray_canal.errors import ConfigError, NotSubscribed
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.model.snapshot_ledger import (

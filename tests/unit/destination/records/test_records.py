@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ray_canal.config import MetaConfig
 from ray_canal.destination.ownership import Claim
-from ray_canal.destination.records import DestinationRecords
+from ray_canal.destination.records.records import DestinationRecords
 from tests.local_destination import instance, run
 
 

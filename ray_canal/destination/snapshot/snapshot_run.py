@@ -20,9 +20,9 @@ from ray_canal.config import InstanceConfig
 from ray_canal.destination.backend_thread import BackendThread
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.ports import RowReaderHandle, Runtime
-from ray_canal.destination.snapshot_home import SnapshotHome, Void, after_acks
-from ray_canal.destination.snapshot_pace import Pace
-from ray_canal.destination.snapshot_placer import SnapshotAttempt, SnapshotPlacer
+from ray_canal.destination.snapshot.snapshot_home import SnapshotHome, Void, after_acks
+from ray_canal.destination.snapshot.snapshot_pace import Pace
+from ray_canal.destination.snapshot.snapshot_placer import SnapshotAttempt, SnapshotPlacer
 from ray_canal.destination.supervisor import Backoff
 from ray_canal.errors import (
     AuthenticationFailed,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.destination.batch_id_record import RESERVED, BatchIdRecord
+from ray_canal.destination.records.batch_id_record import RESERVED, BatchIdRecord
 from ray_canal.errors import MetaUnavailable
 from ray_canal.meta.manager import MetaManager
 from ray_canal.meta.memory import MemoryBackend

@@ -19,7 +19,7 @@ from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.operations import SubscriberOperations
 from ray_canal.destination.pipeline_lookup import PipelineLookup
-from ray_canal.destination.snapshot_home import Void, after_acks, new_ledger
+from ray_canal.destination.snapshot.snapshot_home import Void, after_acks, new_ledger
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import CanalError, ConfigError
@@ -37,7 +37,7 @@ from ray_canal.model.snapshot_wish import (
 )
 
 if TYPE_CHECKING:
-    from ray_canal.destination.snapshot_run import SnapshotRun
+    from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
 
 logger = logging.getLogger(__name__)
 
@@ -299,10 +299,10 @@ class Snapshots:
     def _new_run(self, client_id: int, ledger: Ledger) -> SnapshotRun:
         # A store loads what reads rows only when it does: its start is quicker without.
         if ledger.mode == CONSISTENT:
-            from ray_canal.destination.snapshot_moment import MomentRun
+            from ray_canal.destination.snapshot.snapshot_moment import MomentRun
 
             return MomentRun(self, client_id, ledger, self._state.runtime)
-        from ray_canal.destination.snapshot_run import SnapshotRun
+        from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
 
         return SnapshotRun(self, client_id, ledger, self._state.runtime)
 

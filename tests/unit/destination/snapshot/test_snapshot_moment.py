@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ray_canal.destination import snapshot_moment
 from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.snapshot_home import new_ledger
-from ray_canal.destination.snapshot_moment import MomentRun
+from ray_canal.destination.snapshot import snapshot_moment
+from ray_canal.destination.snapshot.snapshot_home import new_ledger
+from ray_canal.destination.snapshot.snapshot_moment import MomentRun
 from ray_canal.errors import ConnectionLost
 from ray_canal.model import canal_types
 from ray_canal.model.position import EntryPosition
@@ -22,7 +22,7 @@ from ray_canal.snapshot.moment_reader import Read
 from ray_canal.snapshot.tables import SnapshotTable, WantedTable
 from tests.local_destination import run as run_async
 from tests.local_runtime import LocalRuntime
-from tests.unit.destination.test_snapshot_run import CLIENT, Home, at_log
+from tests.unit.destination.snapshot.test_snapshot_run import CLIENT, Home, at_log
 from tests.unit.snapshot.test_log_chunks import framed
 from tests.unit.snapshot.test_result import META
 
