@@ -1,4 +1,4 @@
-"""What is told of a destination to people: its status and metrics, what is wrong, and notices.
+"""Status, metrics, diagnosis and notices of a destination: all that is told of it to people.
 
     status                status_report.py, status_record.py (its keys), log_stats.py, activity.py,
                           source_contact.py, traffic.py (of which tables), publish.py (metrics)
