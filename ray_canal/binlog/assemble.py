@@ -20,7 +20,7 @@ from ray_canal.binlog.chunk import (
     FLAVOR_MARIADB,
     RawChunk,
 )
-from ray_canal.binlog.events import parse_query
+from ray_canal.binlog.events import Query, parse_query
 from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord, TableVersion
 from ray_canal.binlog.statement_vars import text_of
 from ray_canal.binlog.table_map import TableMap, parse_table_map
@@ -48,10 +48,12 @@ Resolve = Callable[[TableMap, int], TableMeta | Without]
 """Asked with the TABLE_MAP and the offset of the first row event behind it."""
 Classify = Callable[[QueryEvent], Sequence[QueryRecord]]
 
+_THREAD_SPECIFIC = 4
+"""In a header's flags (LOG_EVENT_THREAD_SPECIFIC_F)."""
 _MARIADB_FLAGS = event_types.HEADER_BYTES + 12
 _GROUP_COMMIT, _START_ALTER, _ROLLBACK_ALTER = 2, 2, 8
 
-__all__ = ["Without", "assemble", "hide", "is_alter_phase", "walk"]
+__all__ = ["Without", "assemble", "hide", "is_alter_phase", "query_of", "walk"]
 
 
 def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify) -> ParsedChunk:
@@ -68,7 +70,7 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
         try:
             if event["kind"] == q.KIND_SPECIAL:
                 ask = _unexecuted if is_alter_phase(raw, walked, entry) else classify
-                answers.append((entry, _records(raw.data[body].tobytes(), event, ask)))
+                answers.append((entry, _records(raw, walked, entry, ask)))
             else:
                 number = int(event["table"])
                 table = _table(raw, walked, number, int(event["position"]), resolve)
@@ -145,13 +147,32 @@ def _table(
     return meta if isinstance(meta, Without) else TableVersion(meta, table_map)
 
 
-def _records(body: bytes, event: np.void, classify: Classify) -> Sequence[QueryRecord]:
+def query_of(raw: RawChunk, walked: Walked, entry: int, body: bytes = b"") -> Query:
+    """Return the statement of a QUERY entry; `body`: if not the event's own. Raises
+    CorruptEvent."""
+    body = body or raw.data[slice(*walked.bodies[entry].tolist())].tobytes()
+    in_transaction = bool(walked.events["flags"][entry] & EVENT_IN_TRANSACTION)
+    is_special = in_transaction or uses_temporary(raw, walked, entry)
+    return parse_query(body, is_special and raw.head.flavor == FLAVOR_MARIADB)
+
+
+def uses_temporary(raw: RawChunk, walked: Walked, entry: int) -> bool:
+    """Tell if a statement's event says that it is about temporary tables of its session."""
+    flags_at = int(walked.bodies[entry, 0]) - 2
+    return bool(raw.data[flags_at] & _THREAD_SPECIFIC)
+
+
+def _records(
+    raw: RawChunk, walked: Walked, entry: int, classify: Classify
+) -> Sequence[QueryRecord]:
+    event = walked.events[entry]
     kind = int(event["type_code"])
     position, timestamp = int(event["position"]), int(event["timestamp"])
+    body = raw.data[slice(*walked.bodies[entry].tolist())].tobytes()
     if kind == event_types.EXECUTE_LOAD_QUERY:  # thirteen bytes about the file, then as a QUERY
         body = body[:13] + body[26:]
     if kind in (event_types.QUERY, event_types.EXECUTE_LOAD_QUERY):
-        query = parse_query(body)
+        query = query_of(raw, walked, entry, body)
         return classify(
             QueryEvent(
                 query.schema,

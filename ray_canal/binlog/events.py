@@ -153,9 +153,12 @@ def _packed_integer(data: bytes) -> int:
     return int.from_bytes(data[1 : 1 + size], "little")
 
 
-def parse_query(body: bytes) -> Query:
-    """Return a QUERY event's statement and its session's settings (MySQL's Query_event). Raises
-    CorruptEvent."""
+def parse_query(body: bytes, may_be_servers: bool = False) -> Query:
+    """Return a QUERY event's statement and its session's settings (MySQL's Query_event).
+    `may_be_servers`: the server may have written the CREATE TABLE itself, as MariaDB does for
+    CREATE TABLE … SELECT and LIKE a temporary table: in UTF-8, whatever the session's character
+    set is.
+    Raises CorruptEvent."""
     if len(body) < _QUERY_FIXED.size:
         raise CorruptEvent("QUERY is too short")
     thread_id, _, schema_bytes, error_code, status_bytes = _QUERY_FIXED.unpack_from(body)
@@ -165,8 +168,25 @@ def parse_query(body: bytes) -> Query:
         raise CorruptEvent("QUERY is shorter than its status variables and schema name")
     charset, server_charset, sql_mode = _session(body[_QUERY_FIXED.size : schema_at])
     schema = body[schema_at : schema_at + schema_bytes].decode("utf-8", "replace")
-    sql = decode_text(body[sql_at:], charset)
+    text = body[sql_at:]
+    if may_be_servers and text.startswith(_SERVERS_CREATES) and _is_utf8(text):
+        sql = text.decode()
+    else:
+        sql = decode_text(text, charset)
     return Query(thread_id, error_code, schema, sql, charset, server_charset, sql_mode)
+
+
+_SERVERS_CREATES = (
+    b"CREATE TABLE `", b"CREATE OR REPLACE TABLE `", b"CREATE TABLE IF NOT EXISTS `"
+)  # fmt: skip
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 _STATUS_BYTES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 128: 3}

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ray_canal.binlog.assemble import is_alter_phase
+from ray_canal.binlog.assemble import is_alter_phase, query_of
 from ray_canal.binlog.chunk import RawChunk
-from ray_canal.binlog.events import Query, parse_query
+from ray_canal.binlog.events import Query
 from ray_canal.binlog.walked import walk
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing import query as q
@@ -95,8 +95,7 @@ def _statements(chunk: RawChunk) -> Iterator[tuple[int, Query]]:
     for entry in np.flatnonzero(queries).tolist():
         if is_alter_phase(chunk, walked, entry):
             continue
-        start, end = walked.bodies[entry].tolist()
-        yield int(events["position"][entry]), parse_query(chunk.data[start:end].tobytes())
+        yield int(events["position"][entry]), query_of(chunk, walked, entry)
 
 
 def oldest_snapshot(
