@@ -24,19 +24,21 @@ def literals(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return SQL expressions that equal a column's values exactly, as bytes; NULL for null. (A
-    decimal as text would be compared as a DOUBLE, and a FLOAT is the DOUBLE that it is exactly.)"""
+    decimal as text would be compared as a DOUBLE.)"""
     kind = values.type
     if pa.types.is_decimal(kind):
         cast = f"' AS DECIMAL({kind.precision},{kind.scale}))".encode()
         texts = plain(values).cast(pa.string()).cast(BYTES)
         return pc.fill_null(wrapped(texts, b"CAST('", cast), b"NULL")
-    return literals(values.cast(pa.float64()) if pa.types.is_float32(kind) else values)
+    return literals(values)
 
 
 def _literals(array: pa.Array) -> pa.Array:
     kind = array.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if pa.types.is_integer(kind):
         return array.cast(pa.string()).cast(BYTES)
+    if pa.types.is_floating(kind):
+        return _floats(array)
     if pa.types.is_decimal(kind) or pa.types.is_date(kind):
         return _quoted(array.cast(pa.string()).cast(BYTES))
     if pa.types.is_timestamp(kind):
@@ -48,6 +50,13 @@ def _literals(array: pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind):
         return array.cast(pa.uint8()).cast(pa.string()).cast(BYTES)
     return wrapped(hexadecimal(array), b"x'", b"'")  # a VECTOR, too
+
+
+def _floats(array: pa.Array) -> pa.Array:
+    """Return numbers as DOUBLE literals. A FLOAT is the DOUBLE that it is exactly: the fewest
+    digits that tell the greatest one from others are a number beyond it, which is refused."""
+    texts = array.cast(pa.float64()).cast(pa.string()).cast(BYTES)
+    return pc.if_else(pc.equal(texts, scalar(b"-0")), scalar(b"-0e0"), texts)  # -0 is an integer
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

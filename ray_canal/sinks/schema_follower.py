@@ -15,6 +15,7 @@ from ray_canal.client.message import TableChange
 from ray_canal.config.sink import TablePolicy
 from ray_canal.model.table_event import ERASE, RENAME, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
+from ray_canal.sinks.declared import declared_type
 from ray_canal.sinks.port import Changed, Rows, SinkError, naming
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
 from ray_canal.views.arrow import arrow_schema
@@ -366,6 +367,6 @@ def _specs(schema: pa.Schema, meta: TableMeta | None, key: Iterable[str]) -> lis
     keys, found = set(key), []
     for field in schema.field("after").type:
         column = declared.get(field.name)
-        text, charset = ("", "") if column is None else (column.mysql_type, column.charset)
+        text, charset = ("", "") if column is None else (declared_type(column), column.charset)
         found.append(ColumnSpec(field.name, field.type, text, charset, field.name in keys))
     return found

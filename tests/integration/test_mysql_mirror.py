@@ -151,12 +151,37 @@ def all_types(shop: Shop) -> None:
         until(lambda: shop.is_mirrored("kinds", "pairs", "keyless", "spaces", "bare"))
 
 
+ODD_TYPES = r"""
+CREATE TABLE odd (id INT PRIMARY KEY, e ENUM('a\\b','it''s'), st SET('x\\','y'), f FLOAT(53),
+ n NVARCHAR(9), nc NATIONAL CHAR(3), b VARCHAR(9) CHARACTER SET binary, c CHAR(3) BYTE,
+ tb TEXT CHARACTER SET binary, lv LONG VARCHAR, big FLOAT, zero DOUBLE, s SERIAL)"""
+
+
+@pytest.mark.parametrize("kind", ["mysql97", "mariadb"])
+def test_types_are_declared_as_the_target_takes_them(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Types that mean something else, or nothing, outside of the statement that they come from."""
+    with contextlib.contextmanager(shop_of)(request.getfixturevalue(kind), tmp_path) as shop:
+        shop.run(
+            ODD_TYPES,
+            r"INSERT INTO odd VALUES (1,'a\\b','x\\,y',1e300,'ü','é',x'FF00',x'FE',x'00FF','long',"
+            "3.4028234663852886e38,-0e0,7)",
+            "INSERT INTO odd (id, big) VALUES (2, -3.4028234663852886e38)",
+        )
+        with shop.destination(), running(shop.mirror()):
+            until(lambda: shop.is_mirrored("odd"))
+            assert repr(shop.rows(shop.copy, "odd")) == repr(shop.rows(shop.source, "odd")), "-0.0"
+            shop.run("UPDATE odd SET lv = 'changed'")
+            until(lambda: shop.is_mirrored("odd"))
+
+
 KEYS = {
     "texts": ("VARCHAR(20) CHARACTER SET utf8mb4 COLLATE {nopad}", "'a'", "'a '", "'b'"),
     "padded": ("VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_general_ci", "'a'", "'b '", "'c'"),
     "decimals": ("DECIMAL(40,10)", "12345678901234567890.0000000001",
                  "12345678901234567890.0000000002", "0.0000000001"),
-    "floats": ("FLOAT", "0.1", "16777217", "-3.4e38"),
+    "floats": ("FLOAT", "0.1", "16777217", "-3.4028234663852886e38"),
     "doubles": ("DOUBLE", "0.1", "1e300", "-1.7976931348623157e308"),
     "binaries": ("BINARY(4)", "x'01'", "x'0100FF'", "x''"),
     "times": ("TIME(3)", "'-12:00:00.5'", "'00:00:00.001'", "'800:00:00'"),

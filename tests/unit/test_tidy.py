@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "actors": "logs errors malloc destination limits config filter model kernels binlog schema log "
     "meta source server snapshot",
     "client": "logs errors config filter model canal binlog views meta destination actors",
-    "sinks": "logs errors malloc config filter model binlog views source client actors",
+    "sinks": "logs errors malloc config filter model types binlog views source client actors",
     "offline": "errors config filter model binlog views schema log source",
     "file_parts": "config filter model binlog schema source views offline",
     "datasets": "errors malloc actors client file_parts offline source",
