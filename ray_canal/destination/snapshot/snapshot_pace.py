@@ -30,6 +30,7 @@ class Pace:
         self._config = config
         self.governor = Governor(config)
         self.in_flight = 0
+        self._table = 0
         self._acked: deque[tuple[float, int]] = deque()
         self._free_at_s = 0.0
         self._first: list[float] = []  # seconds by row, of this table
@@ -37,8 +38,10 @@ class Pace:
         self._row_bytes = self._by_row_s = 0.0
         self._estimated = 1.0
 
-    def begin_table(self) -> None:
-        """Another table's rows come: they take another time."""
+    def begin_table(self, table: int) -> None:
+        """Note which table's ranges are cut now: its rows have another length, and take another
+        time."""
+        self._table = table
         self._first.clear()
         self._last.clear()
         self._row_bytes = self._by_row_s = 0.0
@@ -60,9 +63,10 @@ class Pace:
         self._last.clear()
         return found
 
-    def read(self, read: RangeRead, estimate: int = 0) -> None:
-        """A range was read, of which the server estimated so many rows (0: it did not)."""
-        if read.rows >= _ROWS_MIN:
+    def read(self, read: RangeRead, estimate: int = 0, table: int = 0) -> None:
+        """A range of a table was read, of which the server estimated so many rows (0: it did not).
+        One of the table before says nothing of this one's rows."""
+        if table == self._table and read.rows >= _ROWS_MIN:
             by_row_s = self._by_row_s = read.seconds / read.rows
             self._row_bytes = read.size_bytes / read.rows
             low, high = _ESTIMATES

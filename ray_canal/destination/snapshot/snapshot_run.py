@@ -339,7 +339,7 @@ class _Rows:
         if progress.end is None:
             progress = await self._thread.run(plan.begin, number, progress)
             run.ledger = run.ledger.with_table(number, progress)
-        run.pace.begin_table()
+        run.pace.begin_table(number)
         ranges = plan.ranges(number, progress, lambda: self._rows_of(number))
         ahead = asyncio.ensure_future(self._thread.run(_next, ranges))
         try:
@@ -399,7 +399,7 @@ class _Rows:
             planned, reader, task = self._reading.popleft()
             self._free.append(reader)
             read = task.result()
-            self._run.pace.read(read, planned.estimate)
+            self._run.pace.read(read, planned.estimate, planned.table)
             await self._placer.add(planned, reader, read)
             await self._wake()
         self._run.pace.in_flight = len(self._reading)

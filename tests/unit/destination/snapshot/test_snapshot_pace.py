@@ -49,8 +49,12 @@ def test_a_chunk_is_as_large_as_a_second_allows() -> None:
     assert pace.rows_of(45_000, 18) == 5_000
     pace.read(replace(READ, seconds=10.0))
     assert pace.rows_of(900_000, 18) == 100_000 // 16
-    pace.begin_table()
+    pace.begin_table(1)
     assert pace.rows_of(900_000, 18) == FIRST_ROWS
+    pace.read(replace(READ, size_bytes=1000), table=0)  # the last range of the table before
+    assert pace.rows_of(900_000, 18) == FIRST_ROWS
+    pace.read(READ, table=1)
+    assert pace.rows_of(900_000, 18) == 10_000
 
 
 def test_estimates_are_corrected_by_what_came() -> None:
@@ -73,8 +77,8 @@ def test_it_says_how_much_slower_a_row_is_than_at_first() -> None:
         assert pace.take_slower() is None  # it counts once
         pace.read(replace(READ, seconds=0.4))
     assert pace.take_slower() == pytest.approx(4.0)
-    pace.begin_table()
-    pace.read(READ)
+    pace.begin_table(1)
+    pace.read(READ, table=1)
     assert pace.take_slower() is None
 
 
