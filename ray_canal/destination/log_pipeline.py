@@ -116,6 +116,7 @@ class LogPipeline:
             return
         async with self.placing:
             self.store.put(chunk, payload)
+            await self._changed.wake()  # the others need not wait for taps
             for tap in tuple(self.taps):
                 await tap.logged(chunk, payload)
 

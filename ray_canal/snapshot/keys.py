@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ray_canal.binlog.chunk import ColumnLayout, DecodedChunk, TableLayout
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.kernels.base import codes
-from ray_canal.model.arrays import Bools
+from ray_canal.model.arrays import Bools, Bytes
 from ray_canal.types.charset_tables import shared_characters
 
 
@@ -66,6 +68,20 @@ def has_lookalikes(
     return False
 
 
+def _numbers(
+    chunk: DecodedChunk, table: TableLayout, key: Sequence[str]
+) -> npt.NDArray[np.unsignedinteger[Any]] | None:
+    """Return the keys of all rows as the numbers that their bytes make; None: they are none."""
+    names = [column.name for column in table.meta.columns]
+    if len(key) != 1 or key[0] not in names or table.after is None:
+        return None
+    column = table.after[names.index(key[0])]
+    width = codes.WIDTH_BYTES[column.code]
+    if column.code >= codes.FIRST_VARIABLE or width not in (1, 2, 4, 8):
+        return None
+    return chunk.arena[column.values : column.values + width * table.rows].view(f"<u{width}")
+
+
 def kept_rows(
     chunk: DecodedChunk, key: Sequence[str], touched: Collection[bytes]
 ) -> Bools | None:
@@ -75,6 +91,11 @@ def kept_rows(
     everything = np.ones(table.rows, np.bool_)
     if not touched:
         return everything
+    numbers = _numbers(chunk, table, key)
+    if numbers is not None:  # no texts, so no lookalikes
+        same_width = (one for one in touched if len(one) == numbers.itemsize)
+        wanted: Bytes = np.frombuffer(b"".join(same_width), np.uint8)
+        return ~np.isin(numbers, wanted.view(numbers.dtype))
     keys = row_keys(chunk, table, table.after or (), key, everything)
     dropped = [number for number, value in enumerate(keys) if value in touched]
     if has_lookalikes(chunk, table, key, dropped):

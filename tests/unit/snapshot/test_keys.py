@@ -54,3 +54,15 @@ def test_it_cannot_be_told_of_characters_that_a_set_has_twice() -> None:
     kept = kept_rows(backslashes, COMPOSITE, {keys[4]})  # an empty text
     assert kept is not None
     assert np.flatnonzero(~kept).tolist() == [4]
+
+
+def test_keys_of_one_number_are_compared_as_numbers() -> None:
+    chunk = framed(300)
+    for name in ("id", "old"):
+        keys = keys_of(chunk, (name,))
+        touched = {keys[3], keys[250], b"another", b"2char"}
+        kept = kept_rows(chunk, (name,), touched)
+        assert kept is not None
+        assert kept.tolist() == [key not in touched for key in keys]
+        assert not kept.all()
+    assert kept_rows(chunk, ("id",), {b"no"}) is not None
