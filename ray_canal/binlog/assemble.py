@@ -152,8 +152,7 @@ def query_of(raw: RawChunk, walked: Walked, entry: int, body: bytes = b"") -> Qu
     CorruptEvent."""
     body = body or raw.data[slice(*walked.bodies[entry].tolist())].tobytes()
     in_transaction = bool(walked.events["flags"][entry] & EVENT_IN_TRANSACTION)
-    is_special = in_transaction or uses_temporary(raw, walked, entry)
-    return parse_query(body, is_special and raw.head.flavor == FLAVOR_MARIADB)
+    return parse_query(body, in_transaction or uses_temporary(raw, walked, entry))
 
 
 def uses_temporary(raw: RawChunk, walked: Walked, entry: int) -> bool:

@@ -155,9 +155,8 @@ def _packed_integer(data: bytes) -> int:
 
 def parse_query(body: bytes, may_be_servers: bool = False) -> Query:
     """Return a QUERY event's statement and its session's settings (MySQL's Query_event).
-    `may_be_servers`: the server may have written the CREATE TABLE itself, as MariaDB does for
-    CREATE TABLE … SELECT and LIKE a temporary table: in UTF-8, whatever the session's character
-    set is.
+    `may_be_servers`: the server may have written the CREATE TABLE itself, as it does for CREATE
+    TABLE … SELECT and LIKE a temporary table: in UTF-8, whatever the session's character set is.
     Raises CorruptEvent."""
     if len(body) < _QUERY_FIXED.size:
         raise CorruptEvent("QUERY is too short")

@@ -1,4 +1,4 @@
-"""A chunk of a MariaDB log made of statements, for tests."""
+"""A chunk of a log, MariaDB's or without GTIDs MySQL's, made of statements, for tests."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ ALONE = "77000000000000000000000029100500000000"
 class MariaDbLog:
     """Statements in the database d, each behind a GTID event of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, flavor: str = FLAVOR_MARIADB) -> None:
+        self.flavor = flavor
         self.data = b""
         self.ends: list[int] = []
 
     def run(
         self, gtid: str, sql: str | bytes, *, error: int = 0, flags: int = 0, client: int = 45
     ) -> None:
-        """Append a statement. `gtid`: the body of its GTID event in hexadecimal; `flags`: of its
-        header; `client`: the session's character_set_client, by a collation's id."""
-        self._event(MARIADB_GTID, bytes.fromhex(gtid))
+        """Append a statement. `gtid`: the body of its GTID event in hexadecimal, or none;
+        `flags`: of its header; `client`: the session's character set, as a collation's id."""
+        if gtid:
+            self._event(MARIADB_GTID, bytes.fromhex(gtid))
         status = b"\x04" + struct.pack("<HHH", client, client, 45)
         body = struct.pack("<IIBHH", 5, 0, 1, error, len(status)) + status + b"d\0"
         self._event(QUERY, body + (sql if isinstance(sql, bytes) else sql.encode()), flags)
@@ -43,7 +45,7 @@ class MariaDbLog:
         self.data += struct.pack("<IBIIIH", 1_700_000_000, kind, 1, length, end, flags) + body
 
     def chunk(self) -> RawChunk:
-        head = ChunkHead(0, FILE, 4, self.ends[-1], has_checksum=False, flavor=FLAVOR_MARIADB)
+        head = ChunkHead(0, FILE, 4, self.ends[-1], has_checksum=False, flavor=self.flavor)
         return RawChunk(head, np.frombuffer(self.data, np.uint8))
 
     def parsed(self) -> tuple[ParsedChunk, list[str]]:
