@@ -11,6 +11,7 @@ import ray
 from ray.data import Dataset, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
+from ray_canal.datasets.cluster_size import known_at_once
 from ray_canal.errors import ConfigError
 
 Batches = Callable[[], Iterable[list[pa.RecordBatch]]]
@@ -46,7 +47,7 @@ def dataset_of(source: BatchSource, parts: int) -> Dataset:
     """A Dataset whose read tasks are the source's parts."""
     if not parts:
         return ray.data.from_arrow(pa.table({}))
-    return ray.data.read_datasource(source, override_num_blocks=parts)
+    return known_at_once(ray.data.read_datasource(source, override_num_blocks=parts))
 
 
 def _blocks(part: Batches) -> Iterator[pa.Table]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 import ray_canal as canal
 from ray_canal.client.message import Message
+from ray_canal.datasets.batch_source import BatchSource, dataset_of
 from ray_canal.datasets.binlogs import read_binlogs
 from ray_canal.datasets.log_changes import changes
 from ray_canal.demo import binlog_files
@@ -45,6 +48,26 @@ def test_files_as_a_dataset(local_ray: None, truth: list[tuple[Any, ...]]) -> No
     by_table = {row["table"]: row["count()"] for row in counted}
     assert by_table["shop.orders"] == len(truth)
     assert sum(by_table.values()) == sum(b.num_rows for b in canal.decode_files(binlog_files()))
+
+
+def test_tasks_run_at_once_from_the_start(
+    local_ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two tasks waits for the other, and Ray Data looks at the cluster's size once."""
+    manager = pytest.importorskip("ray.data._internal.execution.resource_manager").ResourceManager
+    monkeypatch.setattr(manager, "GLOBAL_LIMITS_UPDATE_INTERVAL_S", 3600)
+
+    def part(number: int) -> Any:
+        Path(tmp_path, str(number)).touch()
+        deadline = time.monotonic() + 100
+        while not Path(tmp_path, str(1 - number)).exists():
+            assert time.monotonic() < deadline, "the other task has not begun"
+            time.sleep(0.01)
+        return [[first_batch]]
+
+    first_batch = next(canal.decode_files(binlog_files()))
+    dataset = dataset_of(BatchSource("Test", [partial(part, 0), partial(part, 1)]), 2)
+    assert dataset.count() == 2 * first_batch.num_rows
 
 
 @pytest.fixture
