@@ -74,11 +74,20 @@ class Ahead(Generic[T]):
     """The messages of a connector, in order, each with what `write` made of it."""
 
     def __init__(
-        self, connector: MessageSource, wanted: Wanted, write: Callable[[Any], T]
+        self,
+        connector: MessageSource,
+        wanted: Wanted,
+        write: Callable[[Any], T],
+        is_large: Callable[[T], bool] = lambda written: True,
     ) -> None:
+        """After a message that is not large, the next is fetched when it is asked for: with all
+        that has come until then."""
         self._connector = connector
         self._wanted = wanted
         self._write = write
+        self._is_large = is_large
+        self._asked = threading.Event()
+        self._rests = False
         self._ready: queue.Queue[_Item[T]] = queue.Queue(wanted.ahead)
         self._stopped = threading.Event()
         self._fetched = 0
@@ -92,6 +101,8 @@ class Ahead(Generic[T]):
     def next(self, timeout: float | None = None) -> tuple[Any, T | None] | None:
         """The next message, maybe an empty one, and what was written of it; None: nothing within
         `timeout` (seconds; None: wait). Raises what get raised, or the writing."""
+        if timeout != 0 and self._ready.empty():
+            self._asked.set()
         try:
             item = self._ready.get(timeout=timeout) if self._thread is not None else self._item()
         except queue.Empty:
@@ -104,6 +115,16 @@ class Ahead(Generic[T]):
         return item.message, item.written
 
     @property
+    def is_ready(self) -> bool:
+        """Return whether a message waits that was fetched before anybody asks for it now."""
+        return not self._ready.empty()
+
+    @property
+    def rests(self) -> bool:
+        """Return whether nothing is ready, and nothing fetched until somebody asks."""
+        return self._rests and self._ready.empty()
+
+    @property
     def has_more(self) -> bool:
         """Return whether messages were fetched that nobody has taken. Ask it after `close`."""
         return self._fetched > self._taken
@@ -111,6 +132,7 @@ class Ahead(Generic[T]):
     def close(self) -> None:
         """Stop fetching; free what was written and not taken. A get that waits is waited for."""
         self._stopped.set()
+        self._asked.set()
         if self._thread is not None:
             self._thread.join()
         while not self._ready.empty():
@@ -120,21 +142,44 @@ class Ahead(Generic[T]):
 
     def _run(self) -> None:
         while not self._stopped.is_set() and self._fetched != self._wanted.messages:
-            item = self._item()
-            if self._is_idle(item) and not self._ready.empty():
-                self._stopped.wait(_PUT_S)
+            rests = self._rests
+            items = self._items_when_asked() if rests else [self._item()]
+            if self._is_idle(items[-1]) and not self._ready.empty():
+                if not rests:
+                    self._stopped.wait(_PUT_S)
                 continue  # what is ready says as much
-            while True:
-                try:
-                    self._ready.put(item, timeout=_PUT_S)
-                    break
-                except queue.Full:
-                    if self._stopped.is_set():
-                        if item.written is not None:
-                            item.written.release()
-                        return
-            if item.error is not None or getattr(item.message, "finished", False):
+            self._asked.clear()
+            going_on = [self._put(item) for item in items]
+            if not all(going_on):
                 return
+
+    def _items_when_asked(self) -> list[_Item[T]]:
+        """Wait until somebody asks; return what is there then, else what comes first, with what has
+        come behind it."""
+        self._asked.wait()
+        self._asked.clear()
+        size, wait_s = self._wanted.batch_size, self._wanted.timeout
+        found = self._item(size, None)
+        if not self._is_idle(found) or self._stopped.is_set():
+            return [found]
+        first = self._item(1, wait_s)
+        if first.written is None or self._fetched == self._wanted.messages:
+            return [first]
+        more = self._item(size, None)
+        return [first] if self._is_idle(more) else [first, more]
+
+    def _put(self, item: _Item[T]) -> bool:
+        """Have an item ready. Return whether there are more to come."""
+        while True:
+            try:
+                self._ready.put(item, timeout=_PUT_S)
+                break
+            except queue.Full:
+                if self._stopped.is_set():
+                    if item.written is not None:
+                        item.written.release()
+                    return False
+        return item.error is None and not getattr(item.message, "finished", False)
 
     @staticmethod
     def _is_idle(item: _Item[T]) -> bool:
@@ -142,14 +187,16 @@ class Ahead(Generic[T]):
         told = item.error is not None or item.written is not None
         return not told and not getattr(item.message, "finished", False)
 
-    def _item(self) -> _Item[T]:
+    def _item(self, *given: Any) -> _Item[T]:
+        """Fetch a message and write it. `given`: arguments of the get, if not those wanted."""
         try:
-            message = self._connector.get_without_ack(
-                self._wanted.batch_size, self._wanted.timeout
-            )
+            wanted = self._wanted.batch_size, self._wanted.timeout
+            message = self._connector.get_without_ack(*(given or wanted))
             if message.id == EMPTY_BATCH:
                 return _Item(message)
             self._fetched += 1
-            return _Item(message, self._write(message))
+            written = self._write(message)
+            self._rests = not self._is_large(written)
+            return _Item(message, written)
         except BaseException as error:
             return _Item(error=error)

@@ -34,6 +34,9 @@ _POLL_S = 0.2
 """So long a question for news waits for some; stopping a query waits for it."""
 _ARROW_PER_UNIT = 2 << 10
 """About so many bytes of Arrow are in a memory unit (1 KiB of binlog)."""
+_SINCE_S = 0.05
+"""So long a micro-batch of old messages waits for what the log has got since: it is there."""
+_LARGE_BYTES = 1 << 20
 _AGAIN_S = 120.0
 """So long planned rows are waited for; they were there before."""
 
@@ -160,7 +163,7 @@ class LogStream:
     def _begun(self) -> Ahead[_Held]:
         sizes = self._sizes
         wanted = Wanted(sizes.batch_size, _POLL_S, ahead=sizes.messages_ahead)
-        return Ahead(self._connector, wanted, self._written)
+        return Ahead(self._connector, wanted, self._written, _Held.is_large)
 
     def _begin_again(self, error: CanalError) -> None:
         """The destination has restarted: what is here is void, and comes again from its cursor."""
@@ -187,12 +190,17 @@ class LogStream:
                 self._begin_again(error)
 
     def _news(self, begin: RowPlace) -> Iterator[MessageRows]:
-        """Pieces with rows behind `begin`: those that are here, then those that come at once."""
+        """Pieces with rows behind `begin`: those that are here, then those that come at once, and
+        what has come since they were fetched."""
         here = [piece for piece in self._pieces if piece.last.key > begin.key]
+        is_old = bool(here) or self._ahead.is_ready
         yield from here
         waits = not here
         while not self._finished and not self._is_over:
             piece = self._fetch(_POLL_S if waits else 0.0)
+            if piece is None and is_old and not waits and self._ahead.rests:
+                is_old = False
+                piece = self._fetch(_SINCE_S)
             if piece is None:
                 if not waits or self._end is None:
                     return
@@ -283,6 +291,10 @@ class LogStream:
 @dataclass
 class _Held:
     piece: MessageRows
+
+    def is_large(self) -> bool:
+        """Return whether the next one is worth fetching while Spark works on this one."""
+        return self.piece.size_bytes >= _LARGE_BYTES
 
     def release(self) -> None:
         self.piece.free()

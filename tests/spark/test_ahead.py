@@ -126,3 +126,39 @@ def test_several_may_be_ready_and_empty_messages_wait_for_none() -> None:
     assert item[0].id == 4
     assert empty < 5
     ahead.close()
+
+
+def test_behind_a_small_message_one_is_fetched_when_it_is_asked_for() -> None:
+    """All that is there then; of what is not there yet the first, and what has come behind it."""
+
+    class Asked(Log):
+        gets: list[tuple[int, float | None]]
+        comes = 9
+
+        def get_without_ack(self, batch_size: int = 1000, timeout: float | None = None) -> Any:
+            self.gets.append((batch_size, timeout))
+            if batch_size == 1 and self.comes:
+                self.comes -= 1
+                self.contents += [[inserts(8, 1)], [inserts(9, 1)]] if not self.comes else []
+            return super().get_without_ack(batch_size, timeout)
+
+    log = Asked([[inserts(n, 1)] for n in range(2)], endless=True)
+    log.gets = []
+    ahead = Ahead(log, Wanted(100, 0.01, ahead=8), Maker(), lambda made: False)
+    for number in (1, 2):
+        found = ahead.next(30)
+        assert found is not None
+        assert found[0].id == number
+        assert ahead.next(0) is None
+        threading.Event().wait(0.05)
+        assert log.given == number
+    assert log.gets == [(100, 0.01), (100, None)]
+    ids: list[int] = []
+    while len(ids) < 2:
+        found = ahead.next(30)
+        assert found is not None
+        ids += [found[0].id] if found[1] else []
+    assert ids == [3, 4]
+    assert log.gets[-3:] == [(100, None), (1, 0.01), (100, None)]
+    ahead.close()
+    assert not ahead.has_more

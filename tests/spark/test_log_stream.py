@@ -14,11 +14,13 @@ import pytest
 
 from ray_canal.client.log_end import Reach
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted, UnsupportedEvent
+from ray_canal.spark import log_stream
 from ray_canal.spark.chunks import MemoryFile
 from ray_canal.spark.log_offset import START, offset_place, offset_text
 from ray_canal.spark.log_stream import LogStream, Sizes, Table, peeked_schema
 from ray_canal.views.row_places import RowPlace
 from tests.spark.conftest import ITEM, Message, change_batch, inserts
+from tests.spark.test_ahead import wait_until
 from tests.spark.test_chunks import read
 
 EVENTS = [(1000 + 100 * n, 1 + n % 5) for n in range(40)]
@@ -153,8 +155,10 @@ def test_all_rows_once_and_acked_when_committed() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_killed_at_any_step_each_row_once(seed: int) -> None:
-    """Messages are cut otherwise after each kill, planned batches are not."""
+def test_killed_at_any_step_each_row_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages are cut otherwise after each kill, planned batches are not. In half of the runs all
+    messages are fetched ahead, as large ones are."""
+    monkeypatch.setattr(log_stream, "_LARGE_BYTES", seed % 2 << 20)
     chance = random.Random(seed)
     subscription, engine = Subscription(event_batches(), seed), Engine()
     kills = 0
@@ -193,6 +197,22 @@ def test_a_restart_of_the_destination_is_no_error() -> None:
 
 def _schema() -> pa.Schema:
     return peeked_schema(Subscription(event_batches()), "shop.item", 1000, 5.0, "error")
+
+
+def test_a_micro_batch_has_what_has_come_since_its_first_message_was_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_stream, "_SINCE_S", 60.0)
+    subscription = Subscription(event_batches(), rows_max=1)
+    subscription.ended, subscription.exact = False, True
+    stream = stream_of(subscription, bytes_max=1 << 20, schema=_schema())
+    wait_until(lambda: stream._ahead.is_ready)
+    assert subscription.given == 1
+    subscription.rows_max = len(ALL)
+    end = stream.latest(stream.initial())
+    places = stream.plan(stream.initial(), end)
+    assert sum(part.num_rows for at in places for part in read(at)) == len(ALL)
+    stream.close()
 
 
 def test_a_micro_batch_has_a_limit_but_always_a_message() -> None:
