@@ -29,6 +29,8 @@ from ray_canal.types.charsets import canonical
 from ray_canal.types.registry import SYNONYMS, WORDS
 
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
+_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
 
 class Catalog:
     """Questions to one server, over one connection that is made when first needed."""
@@ -221,6 +223,11 @@ class Catalog:
         return [str(next(iter(row.values()))) for row in self.rows("SHOW GRANTS")]
 
 
+def _unescaped(match: re.Match[str]) -> str:
+    """Return the character that COLUMN_TYPE writes like this in a label, whatever sql_mode is."""
+    return "'" if match[1] is None else _ESCAPES.get(match[1], match[1])
+
+
 def column_of_row(row: dict[str, Any], is_key: bool) -> ColumnMeta:
     """Return a column of information_schema.COLUMNS. Not even COLUMN_KEY tells `is_key`: it takes
     a unique key of a table without a primary one for it. Raises UnsupportedEvent: a type that is
@@ -233,9 +240,9 @@ def column_of_row(row: dict[str, Any], is_key: bool) -> ColumnMeta:
     if word is None:
         raise UnsupportedEvent(f"column {name} has a type that is not known: {mysql_type!r}")
     extra = str(row["EXTRA"] or "").lower()
-    labels = ()
+    labels: tuple[str, ...] = ()
     if data_type in ("enum", "set"):
-        labels = tuple(label.replace("''", "'") for label in _LABEL.findall(mysql_type))
+        labels = tuple(_ESCAPED.sub(_unescaped, label) for label in _LABEL.findall(mysql_type))
     is_binary, is_decimal = word.charset == "binary", word.code == mysql.NEWDECIMAL
     length = row["NUMERIC_PRECISION" if word.code == mysql.BIT else "CHARACTER_MAXIMUM_LENGTH"]
     return ColumnMeta(

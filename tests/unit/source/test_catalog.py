@@ -42,6 +42,12 @@ def test_columns(row: dict[str, Any], type_code: int, charset: str, length: int)
     assert (column.type_code, column.charset, column.length) == (type_code, charset, length)
 
 
+def test_labels_are_as_values_have_them() -> None:
+    """COLUMN_TYPE doubles quotes and backslashes, and has other escapes for control characters."""
+    row = row_of("enum", COLUMN_TYPE=r"enum('a\\b','it''s','x\ny','\0','','ü,(')")
+    assert column_of_row(row, False).labels == ("a\\b", "it's", "x\ny", "\0", "", "ü,(")
+
+
 def test_a_type_that_is_not_known_is_no_char() -> None:
     with pytest.raises(UnsupportedEvent, match="column c has a type that is not known: 'xmltype'"):
         column_of_row(row_of("xmltype"), is_key=False)
