@@ -263,13 +263,18 @@ class MySqlDatabase(SqlDatabase):
 
     def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None:
         """Write rows by their key. Where the table has other unique keys, they are removed first:
-        an upsert would take any of those for the row that is meant."""
+        an upsert would take any of those for the row that is meant. A TIMESTAMP in the key is
+        written, too: else a server before MySQL 8 may set it to the time now."""
         if key and self._delete_first.get(name, True):
             self.delete(name, rows.select(list(key)))
         rows = in_key_order(rows, key)
         columns = [_quoted(column) for column in rows.column_names]
         start = f"INSERT INTO {_named(name)} ({', '.join(columns)}) VALUES "
-        rest = [_quoted(column) for column in rows.column_names if column not in key] or columns[:1]
+        rest = [
+            _quoted(field.name)
+            for field in rows.schema
+            if field.name not in key or pa.types.is_timestamp(field.type)
+        ] or columns[:1]
         updates = ", ".join(f"{column} = VALUES({column})" for column in rest)
         end = f" ON DUPLICATE KEY UPDATE {updates}" if key else ""
         for values in tuples(rows, self._bytes_max, _STATEMENT_ROWS_MAX):

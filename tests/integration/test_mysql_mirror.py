@@ -157,7 +157,7 @@ CREATE TABLE odd (id INT PRIMARY KEY, e ENUM('a\\b','it''s'), st SET('x\\','y'),
  tb TEXT CHARACTER SET binary, lv LONG VARCHAR, big FLOAT, zero DOUBLE, s SERIAL)"""
 
 
-@pytest.mark.parametrize("kind", ["mysql97", "mariadb"])
+@pytest.mark.parametrize("kind", ["mysql97", "mysql56", "mariadb"])
 def test_types_are_declared_as_the_target_takes_them(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -174,6 +174,22 @@ def test_types_are_declared_as_the_target_takes_them(
             assert repr(shop.rows(shop.copy, "odd")) == repr(shop.rows(shop.source, "odd")), "-0.0"
             shop.run("UPDATE odd SET lv = 'changed'")
             until(lambda: shop.is_mirrored("odd"))
+
+
+def test_a_timestamp_in_the_key_stays_as_it_is(any_shop: Shop) -> None:
+    """Servers before MySQL 8 set the first TIMESTAMP of a table to the time of each UPDATE that
+    does not name it."""
+    shop = any_shop
+    shop.run(
+        "CREATE TABLE clocks (k TIMESTAMP(2) DEFAULT '2001-01-01', v INT, PRIMARY KEY (k))",
+        "INSERT INTO clocks VALUES ('2020-01-01 00:00:01.25', 1)",
+    )
+    with shop.destination(), running(shop.mirror()):
+        until(lambda: shop.is_mirrored("clocks"))
+        shop.run("UPDATE clocks SET v = 2", "CREATE TABLE last (id INT PRIMARY KEY)",
+                 "INSERT INTO last VALUES (1)")  # fmt: skip
+        until(lambda: shop.is_mirrored("last"))
+        assert shop.is_mirrored("clocks")
 
 
 KEYS = {
