@@ -61,7 +61,7 @@ class SparkReads:
         if len(lines) != 3:
             raise ConfigError("a request of Spark's has three lines")
         what, first, second = lines
-        from ray_canal.spark.door import told_answer
+        from ray_canal.spark.request_server import told_answer
 
         requests, _ = self._opened()
         if what in ("SCHEMA", "OPEN", "READ"):

@@ -17,11 +17,11 @@ except ImportError as error:
         f'ray_canal.spark needs pyspark ({error}): pip install "ray-canal[spark]"'
     ) from error
 
-from ray_canal.spark.door import open_door
 from ray_canal.spark.frames import Frames, to_frames
 from ray_canal.spark.history import scd2
 from ray_canal.spark.mirrors import mirror
 from ray_canal.spark.prepared import Prepared
+from ray_canal.spark.request_server import serve_requests
 from ray_canal.spark.session import provide_java, session, stop
 from ray_canal.spark.source_jar import jar
 from ray_canal.spark.state import key_columns, latest
@@ -36,11 +36,11 @@ __all__ = [
     "key_columns",
     "latest",
     "mirror",
-    "open_door",
     "provide_java",
     "release_changes",
     "run",
     "scd2",
+    "serve_requests",
     "session",
     "stop",
     "to_frames",

@@ -1,7 +1,7 @@
 """RecordBatches -> one Spark DataFrame per table.
 
 Written first (`write_frames`: Arrow only, in any thread), then shown to Spark (`Written.frames`).
-The ways are in `ways.py`; in none does a Python worker run in an executor.
+The ways are in `row_transfer.py`; in none does a Python worker run in an executor.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from ray_canal.errors import CanalError, UnsupportedEvent
 from ray_canal.model.table_event import STATEMENT
 from ray_canal.spark.keys import by_key, key_of
+from ray_canal.spark.row_transfer import Shown, Way, Writer, chosen_way, cores_of, writer_of
 from ray_canal.spark.schema import merged_type, readable_schema
-from ray_canal.spark.ways import Shown, Way, Writer, chosen_way, cores_of, writer_of
 from ray_canal.views.table_events import RENAMED_FROM, RENAMED_TO, SQL, is_of_table
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def to_frames(
     **frames: Unpack[FrameOptions],
 ) -> Frames:
     """Return one DataFrame per table, rows in log order. Several versions of a table share one
-    schema. `way`: how Spark gets the rows (spark/ways.py); None takes the best that works.
+    schema. `way`: how Spark gets the rows (spark/row_transfer.py); None takes the best that works.
     """
     options = Options.of(spark, way=way, **frames)
     written = write_frames(batches, options)

@@ -32,9 +32,9 @@ from ray_canal.spark.hadoop_files import HadoopFiles
 from ray_canal.spark.parquet_tasks import stage_by_tasks, task_folder
 from ray_canal.spark.place import file_name, is_above, order_of, read_file_name
 from ray_canal.spark.prepared import outcomes
+from ray_canal.spark.row_transfer import cores_of
 from ray_canal.spark.state import latest
 from ray_canal.spark.versions import in_one_schema
-from ray_canal.spark.ways import cores_of
 from ray_canal.views.row_places import RowPlace, place_at, rows_above
 
 PARTITIONED_BY = ("schema_name", "table_name", "date")

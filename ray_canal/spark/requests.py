@@ -1,7 +1,7 @@
 """Requests of `format("ray_canal")`: the columns of a table, batch reads, streams.
 
 A request is a word and two texts, the answer a line. They come from the driver's own process
-(spark/door.py), or over Arrow Flight from a Spark that has nothing else of ours
+(spark/request_server.py), or over Arrow Flight from a Spark that has nothing else of ours
 (flight/spark_reads.py).
 """
 
@@ -262,7 +262,7 @@ class _Open:
         elif what == "COMMIT":
             stream.commit(argument)
         else:
-            raise ConfigError(f"the door does not know {what}")
+            raise ConfigError(f"the server does not know {what}")
         return "done"
 
     def close(self) -> None:

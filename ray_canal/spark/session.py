@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from ray.exceptions import RayTaskError
 
 from ray_canal.errors import CanalError, ConfigError
-from ray_canal.spark.door import close_doors, open_door
+from ray_canal.spark.request_server import close_request_servers, serve_requests
 from ray_canal.spark.source_jar import jar
 
 _log = logging.getLogger(__name__)
@@ -115,13 +115,13 @@ def session(
             ) from error
         raise
     spark.sparkContext.setLogLevel("ERROR")
-    open_door(spark)
+    serve_requests(spark)
     return spark
 
 
 def stop() -> None:
     """Stop the session and its executors. Ray and the destinations go on."""
-    close_doors()
+    close_request_servers()
     _raydp().stop_spark()
 
 

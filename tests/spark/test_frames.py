@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.errors import CanalError
-from ray_canal.spark import chunks, ways
+from ray_canal.spark import chunks, row_transfer
 from ray_canal.spark.frames import table_name, to_frames
-from ray_canal.spark.ways import Way
+from ray_canal.spark.row_transfer import Way
 from tests.spark.conftest import ITEM, change_batch, inserts
 
 WAYS: tuple[Way, ...] = ("memory", "objects", "rows", "driver")
@@ -20,7 +20,7 @@ WAYS: tuple[Way, ...] = ("memory", "objects", "rows", "driver")
 @pytest.mark.parametrize("way", WAYS)
 def test_one_frame_per_table_in_log_order(spark, monkeypatch, way: Way) -> None:
     monkeypatch.setattr(chunks, "PARTITION_BYTES", 1)
-    monkeypatch.setattr(ways, "ROWS_PARTITION_BYTES", 1)  # a partition for each batch
+    monkeypatch.setattr(row_transfer, "ROWS_PARTITION_BYTES", 1)  # a partition for each batch
     batches = [inserts(0, 5), inserts(100, 2, table="order"), inserts(5, 5, position=2000)]
     with to_frames(spark, batches, way=way) as made:
         assert made.rows == {"shop.item": 10, "shop.order": 2}
@@ -60,15 +60,15 @@ def test_versions_of_a_table_share_a_schema(spark) -> None:
 
 
 def test_one_log_line_where_rows_are_made(spark, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(ways, "_chosen", {})
-    probe = ways._probe
+    monkeypatch.setattr(row_transfer, "_chosen", {})
+    probe = row_transfer._probe
 
     def without_jar(spark: Any, way: Way) -> None:
         if way != "driver":
             raise RuntimeError("no such data source")
         probe(spark, way)
 
-    monkeypatch.setattr(ways, "_probe", without_jar)
+    monkeypatch.setattr(row_transfer, "_probe", without_jar)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             with to_frames(spark, [inserts(0, 3)]) as made:

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from ray_canal.spark.row_transfer import Way
 from ray_canal.spark.schema import (
     UnsupportedType,
     merged_type,
@@ -15,7 +16,6 @@ from ray_canal.spark.schema import (
     readable_type,
     spark_type,
 )
-from ray_canal.spark.ways import Way
 
 UTC = dt.timezone.utc
 MOMENT = dt.datetime(2026, 11, 21, 5, 31, 46, 123456)

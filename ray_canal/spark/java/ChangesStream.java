@@ -22,7 +22,7 @@ import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A subscriber's changes of one table as micro-batches; the door (spark/door.py) has them. */
+/** A subscriber's changes of one table as micro-batches, asked of spark/request_server.py. */
 class ChangesStream
     implements MicroBatchStream, SupportsAdmissionControl, SupportsTriggerAvailableNow {
   private static final String UNKNOWN = "?";
@@ -30,7 +30,7 @@ class ChangesStream
   private final StructType table;
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
-  private final Door door;
+  private final RequestClient client;
   private String stream;
   private boolean onlyAvailable = false;
 
@@ -38,19 +38,19 @@ class ChangesStream
     this.table = table;
     this.schema = schema;
     this.options = options;
-    this.door = new Door(options);
+    this.client = new RequestClient(options);
     open();
   }
 
-  private void open() { stream = door.ask("OPEN", Door.text(options), table.json()); }
+  private void open() { stream = client.ask("OPEN", RequestClient.text(options), table.json()); }
 
   /** A Flight server that has started since knows no stream: it is opened again. */
   private String ask(String what, String argument) {
-    String answer = door.ask(what, stream, argument);
+    String answer = client.ask(what, stream, argument);
     if (answer.equals(UNKNOWN)) {
       open();
-      if (onlyAvailable) { door.ask("AVAILABLE", stream, ""); }
-      answer = door.ask(what, stream, argument);
+      if (onlyAvailable) { client.ask("AVAILABLE", stream, ""); }
+      answer = client.ask(what, stream, argument);
     }
     return answer;
   }
@@ -77,14 +77,14 @@ class ChangesStream
 
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     String places = ask("PLAN", "[" + start.json() + "," + end.json() + "]");
-    return Place.all(places, door.remote);
+    return Place.all(places, client.remote);
   }
 
   public PartitionReaderFactory createReaderFactory() { return new Readers(schema); }
 
   public void commit(Offset end) { ask("COMMIT", end.json()); }
 
-  public void stop() { door.ask("CLOSE", stream, ""); }
+  public void stop() { client.ask("CLOSE", stream, ""); }
 }
 
 class LogOffset extends Offset {
@@ -99,28 +99,28 @@ class LogOffset extends Offset {
  * Who has the subscription: a Flight server, if the option `address` names one; else the driver's
  * Python, with a connection for each request, three lines and one as an answer.
  */
-class Door {
+class RequestClient {
   private static final Set OWN = new HashSet(Arrays.asList(new String[] {
-      "token", "door", "address", "username", "password", "ca", "cert", "key"}));
+      "token", "requests", "address", "username", "password", "ca", "cert", "key"}));
 
   final FlightAddress remote;
   private final String address;
   private final String token;
 
-  Door(CaseInsensitiveStringMap options) {
+  RequestClient(CaseInsensitiveStringMap options) {
     this.remote = options.get("address") == null ? null : new FlightAddress(options);
-    this.address = options.get("door");
+    this.address = options.get("requests");
     this.token = options.get("token");
     if (remote == null && (address == null || token == null)) {
       throw new IllegalArgumentException(
-          "this session has no door to ray_canal: give .option(\"address\", \"grpc://HOST:PORT\") of "
+          "this session does not reach ray_canal: give .option(\"address\", \"grpc://HOST:PORT\") of "
               + "a Flight server, make the session by ray_canal.spark.session(), or call "
-              + "ray_canal.spark.open_door(spark) once");
+              + "ray_canal.spark.serve_requests(spark) once");
     }
   }
 
   static String schema(CaseInsensitiveStringMap options) {
-    return new Door(options).ask("SCHEMA", text(options), "");
+    return new RequestClient(options).ask("SCHEMA", text(options), "");
   }
 
   /** Options as JSON, without those that say who is asked; over an address with how many cores
@@ -157,7 +157,7 @@ class Door {
     to.append('"');
   }
 
-  /** Raises what the door says: an answer that begins with "!". */
+  /** Raises what the answer says: an answer that begins with "!". */
   String ask(String what, String first, String second) {
     String answer = remote == null ? askHere(what, first, second) : remote.ask(what, first, second);
     if (answer.startsWith("!")) { throw new IllegalStateException(answer.substring(1)); }

@@ -39,7 +39,7 @@ public class Source implements TableProvider, DataSourceRegister, SessionConfigS
 
   public StructType inferSchema(CaseInsensitiveStringMap options) {
     String json = options.get("schema");
-    return (StructType) DataType.fromJson(json == null ? Door.schema(options) : json);
+    return (StructType) DataType.fromJson(json == null ? RequestClient.schema(options) : json);
   }
 
   /** .schema(...): that of an earlier load(), for a table that does not change now. */
@@ -95,16 +95,16 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
 
   public Batch toBatch() { return this; }
 
-  /** Of a batch that was written already (`places`), or of a read that the door begins. */
+  /** Of a batch that was written already (`places`), or of a read that begins. */
   public InputPartition[] planInputPartitions() {
     if (partitions == null && options.get("places") != null) {
       partitions = Place.all(options.get("places"), null);
     } else if (partitions == null) {
-      Door door = new Door(options);
-      String answer = door.ask("READ", Door.text(options), schema.json());
+      RequestClient client = new RequestClient(options);
+      String answer = client.ask("READ", RequestClient.text(options), schema.json());
       int end = answer.indexOf(';');
       read = end < 0 ? answer : answer.substring(0, end);
-      partitions = Place.all(end < 0 ? "" : answer.substring(end + 1), door.remote);
+      partitions = Place.all(end < 0 ? "" : answer.substring(end + 1), client.remote);
     }
     return partitions;
   }
@@ -113,7 +113,7 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
   protected void finalize() {
     if (read == null) { return; }
     try {
-      new Door(options).ask("RELEASE", read, "");
+      new RequestClient(options).ask("RELEASE", read, "");
     } catch (RuntimeException e) {
       return; // the session has ended, and everything with it
     }

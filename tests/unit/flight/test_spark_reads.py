@@ -19,7 +19,7 @@ from ray_canal.flight.spark_reads import SparkReads
 from ray_canal.spark.requests import UNKNOWN
 from ray_canal.spark.served_chunks import ServedChunks
 from tests.spark.conftest import inserts
-from tests.spark.test_door import Subscriber
+from tests.spark.test_request_server import Subscriber
 
 OPTIONS = {"destination": "shop", "table": "shop.item", "client_id": "7", "partitions": "2"}
 SCHEMA = '{"type":"struct","fields":[]}'

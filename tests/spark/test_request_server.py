@@ -1,4 +1,4 @@
-"""The door over a real socket, with a subscription in this process; no Spark session."""
+"""The server over a real socket, with a subscription in this process; no Spark session."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
-from ray_canal.spark import door as module
+from ray_canal.spark import request_server as module
 from ray_canal.spark import requests
-from ray_canal.spark.door import Door
-from ray_canal.spark.ways import Way
+from ray_canal.spark.request_server import RequestServer
+from ray_canal.spark.row_transfer import Way
 from tests.spark.conftest import inserts
 from tests.spark.test_chunks import read
 from tests.spark.test_log_stream import Subscription
@@ -56,82 +56,86 @@ def subscriber(monkeypatch: pytest.MonkeyPatch) -> Subscriber:
 
 
 @pytest.fixture
-def door(subscriber: Subscriber) -> Iterator[Door]:
+def server(subscriber: Subscriber) -> Iterator[RequestServer]:
     spark: Any = None
-    made = Door(spark)
+    made = RequestServer(spark)
     yield made
     made.close()
 
 
-def ask(door: Door, what: str, first: str = "", second: str = "", token: str = "") -> str:
-    host, _, port = door.address.rpartition(":")
+def ask(
+    server: RequestServer, what: str, first: str = "", second: str = "", token: str = ""
+) -> str:
+    host, _, port = server.address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
-        connection.sendall(f"{token or door.token} {what}\n{first}\n{second}\n".encode())
+        connection.sendall(f"{token or server.token} {what}\n{first}\n{second}\n".encode())
         with connection.makefile("rb") as answer:
             line: str = answer.read().decode()
             return line.rstrip("\n")
 
 
-def opened(door: Door) -> str:
+def opened(server: RequestServer) -> str:
     options = json.dumps(OPTIONS)
-    return ask(door, "OPEN", options, ask(door, "SCHEMA", options))
+    return ask(server, "OPEN", options, ask(server, "SCHEMA", options))
 
 
-def test_a_query_from_its_schema_to_its_end(door: Door, subscriber: Subscriber) -> None:
-    schema = json.loads(ask(door, "SCHEMA", json.dumps(OPTIONS)))
+def test_a_query_from_its_schema_to_its_end(server: RequestServer, subscriber: Subscriber) -> None:
+    schema = json.loads(ask(server, "SCHEMA", json.dumps(OPTIONS)))
     assert "after" in [field["name"] for field in schema["fields"]]
-    name = ask(door, "OPEN", json.dumps(OPTIONS), json.dumps(schema))
-    assert ask(door, "AVAILABLE", name) == "done"
-    start, ids = ask(door, "INITIAL", name), []
+    name = ask(server, "OPEN", json.dumps(OPTIONS), json.dumps(schema))
+    assert ask(server, "AVAILABLE", name) == "done"
+    start, ids = ask(server, "INITIAL", name), []
     while True:
-        end = ask(door, "LATEST", name, start)
+        end = ask(server, "LATEST", name, start)
         if end == start:
             break
-        places = ask(door, "PLAN", name, f"[{start},{end}]")
+        places = ask(server, "PLAN", name, f"[{start},{end}]")
         for place in places.split(";"):
             ids += [row["after"]["id"] for part in read(place) for row in part.to_pylist()]
-        assert ask(door, "COMMIT", name, end) == "done"
+        assert ask(server, "COMMIT", name, end) == "done"
         start = end
     assert ids == list(range(40))
     assert subscriber.acked == 40
-    assert ask(door, "CLOSE", name) == "closed"
-    assert ask(door, "CLOSE", name) == "closed"
-    assert ask(door, "LATEST", name, start).startswith("!this stream is closed")
+    assert ask(server, "CLOSE", name) == "closed"
+    assert ask(server, "CLOSE", name) == "closed"
+    assert ask(server, "LATEST", name, start).startswith("!this stream is closed")
 
 
-def test_columns_of_a_table_that_does_not_change(door: Door, subscriber: Subscriber) -> None:
+def test_columns_of_a_table_that_does_not_change(
+    server: RequestServer, subscriber: Subscriber
+) -> None:
     subscriber.rows.clear()
     asked = {**OPTIONS, "table": "shop.quiet", "schematimeout": "30"}
-    schema = json.loads(ask(door, "SCHEMA", json.dumps(asked)))
+    schema = json.loads(ask(server, "SCHEMA", json.dumps(asked)))
     (after,) = (field["type"]["fields"] for field in schema["fields"] if field["name"] == "after")
     assert [(each["name"], each["type"]) for each in after] == [("id", "integer"), ("n", "long")]
     assert {"timeline", "sql"} <= {field["name"] for field in schema["fields"]}
     unknown = {**OPTIONS, "table": "shop.nobody", "schematimeout": "1"}
-    assert "shop does not know its columns" in ask(door, "SCHEMA", json.dumps(unknown))
+    assert "shop does not know its columns" in ask(server, "SCHEMA", json.dumps(unknown))
 
 
-def test_one_query_for_each_client(door: Door) -> None:
-    name = opened(door)
-    assert "is read by another query" in ask(door, "SCHEMA", json.dumps(OPTIONS))
-    assert "is read by another query" in ask(door, "OPEN", json.dumps(OPTIONS), "{}")
-    ask(door, "CLOSE", name)
-    assert not opened(door).startswith("!")
+def test_one_query_for_each_client(server: RequestServer) -> None:
+    name = opened(server)
+    assert "is read by another query" in ask(server, "SCHEMA", json.dumps(OPTIONS))
+    assert "is read by another query" in ask(server, "OPEN", json.dumps(OPTIONS), "{}")
+    ask(server, "CLOSE", name)
+    assert not opened(server).startswith("!")
 
 
-def test_who_has_no_token_gets_nothing(door: Door) -> None:
-    assert ask(door, "SCHEMA", json.dumps(OPTIONS), token="guess") == ""
+def test_who_has_no_token_gets_nothing(server: RequestServer) -> None:
+    assert ask(server, "SCHEMA", json.dumps(OPTIONS), token="guess") == ""
 
 
-def test_errors_are_one_line(door: Door, subscriber: Subscriber) -> None:
-    assert ask(door, "SCHEMA", "{}").startswith('!give .option("table"')
-    assert "does not know DANCE" in ask(door, "DANCE", opened(door))
-    assert ask(door, "OPEN", "no json").startswith("!JSONDecodeError")
+def test_errors_are_one_line(server: RequestServer, subscriber: Subscriber) -> None:
+    assert ask(server, "SCHEMA", "{}").startswith('!give .option("table"')
+    assert "does not know DANCE" in ask(server, "DANCE", opened(server))
+    assert ask(server, "OPEN", "no json").startswith("!JSONDecodeError")
 
 
-def test_closing_the_door_closes_its_streams(subscriber: Subscriber) -> None:
+def test_closing_the_server_closes_its_streams(subscriber: Subscriber) -> None:
     spark: Any = None
-    door = Door(spark)
-    opened(door)
+    server = RequestServer(spark)
+    opened(server)
     before = subscriber.closed
-    door.close()
+    server.close()
     assert subscriber.closed == before + 1

@@ -1,4 +1,4 @@
-"""The door by which `format("ray_canal")` asks the driver's Python for changes.
+"""The server that `format("ray_canal")` asks, in the driver's Python, for changes.
 
 Spark's source (java/ChangesStream.java) is in the driver's JVM, the connector in the driver's
 Python. A request is a connection over loopback with three lines: the session's token and a word,
@@ -21,30 +21,30 @@ from ray_canal.client.api import table_meta
 from ray_canal.client.log_end import Reach, reach_of
 from ray_canal.errors import CanalError
 from ray_canal.spark.requests import Ground, Requests
-from ray_canal.spark.ways import carrier_of, chosen_way, cores_of
+from ray_canal.spark.row_transfer import carrier_of, chosen_way, cores_of
 
 _log = logging.getLogger(__name__)
 _PREFIX = "spark.datasource.ray_canal"
-_doors: dict[str, Door] = {}
+_servers: dict[str, RequestServer] = {}
 
 
-def open_door(spark: SparkSession) -> None:
-    """Let this session's `readStream.format("ray_canal")` read; `session()` has done it."""
+def serve_requests(spark: SparkSession) -> None:
+    """Serve the requests of this session's `format("ray_canal")`; `session()` has done it."""
     key = spark.sparkContext.applicationId
-    if key not in _doors:
-        _doors[key] = Door(spark)
-    door = _doors[key]
-    spark.conf.set(f"{_PREFIX}.door", door.address)
-    spark.conf.set(f"{_PREFIX}.token", door.token)
+    if key not in _servers:
+        _servers[key] = RequestServer(spark)
+    server = _servers[key]
+    spark.conf.set(f"{_PREFIX}.requests", server.address)
+    spark.conf.set(f"{_PREFIX}.token", server.token)
 
 
-def close_doors() -> None:
-    """Close what `open_door` has opened; streams that are open end."""
-    while _doors:
-        _doors.popitem()[1].close()
+def close_request_servers() -> None:
+    """Close the servers of `serve_requests`; streams that are open end."""
+    while _servers:
+        _servers.popitem()[1].close()
 
 
-class Door:
+class RequestServer:
     """Serves one session's reads on a loopback port."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -62,7 +62,7 @@ class Door:
         self._server = _Server(self)
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(
-            target=self._server.serve_forever, name="ray_canal door", daemon=True
+            target=self._server.serve_forever, name="ray_canal requests", daemon=True
         ).start()
 
     def close(self) -> None:
@@ -83,9 +83,9 @@ def _reach(destination: str, client_id: int) -> Reach | None:
 class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, server: RequestServer) -> None:
         super().__init__(("127.0.0.1", 0), _Request)
-        self.door = door
+        self.server = server
 
 
 class _Request(socketserver.StreamRequestHandler):
@@ -94,9 +94,9 @@ class _Request(socketserver.StreamRequestHandler):
         assert isinstance(server, _Server)
         lines = [self.rfile.readline().decode().rstrip("\n") for _ in range(3)]
         token, _, what = lines[0].partition(" ")
-        if not hmac.compare_digest(token.encode(), server.door.token.encode()):
+        if not hmac.compare_digest(token.encode(), server.server.token.encode()):
             return
-        answer = told_answer(server.door.requests, what, lines[1], lines[2])
+        answer = told_answer(server.server.requests, what, lines[1], lines[2])
         self.wfile.write((answer + "\n").encode())
 
 
@@ -107,6 +107,6 @@ def told_answer(requests: Requests, what: str, first: str, second: str) -> str:
     except CanalError as error:
         answer = f"!{error}"
     except Exception as error:
-        _log.exception("the door could not answer %s", what)
+        _log.exception("the server could not answer %s", what)
         answer = f"!{type(error).__name__}: {error}"
     return answer.replace("\n", " ")
