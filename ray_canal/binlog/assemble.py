@@ -51,7 +51,8 @@ Classify = Callable[[QueryEvent], Sequence[QueryRecord]]
 _THREAD_SPECIFIC = 4
 """In a header's flags (LOG_EVENT_THREAD_SPECIFIC_F)."""
 _MARIADB_FLAGS = event_types.HEADER_BYTES + 12
-_GROUP_COMMIT, _START_ALTER, _ROLLBACK_ALTER = 2, 2, 8
+_GROUP_COMMIT, _XA = 2, 64 | 128
+_START_ALTER, _ROLLBACK_ALTER = 2, 8
 
 __all__ = ["Without", "assemble", "hide", "is_alter_phase", "query_of", "walk"]
 
@@ -107,7 +108,8 @@ def is_alter_phase(raw: RawChunk, walked: Walked, entry: int) -> bool:
     phases (binlog_alter_two_phase): each phase is a transaction with the whole text, and the table
     changes with the commit.
 
-    Format: Gtid_log_event; its flags_extra come behind the id of a group commit."""
+    Format: Gtid_log_event; its flags_extra come behind the id of a group commit. (In a transaction
+    of XA the xid is there, and no ALTER TABLE is one.)"""
     number = int(walked.events["gtid"][entry])
     if raw.head.flavor != FLAVOR_MARIADB or number < 0:
         return False
@@ -116,6 +118,8 @@ def is_alter_phase(raw: RawChunk, walked: Walked, entry: int) -> bool:
     event = raw.data[max(at, 0) : end].tobytes()
     if len(event) <= _MARIADB_FLAGS or event[4] != event_types.MARIADB_GTID:
         return False  # other events of a transaction come before the statement
+    if event[_MARIADB_FLAGS] & _XA:
+        return False
     extra = _MARIADB_FLAGS + 1 + 8 * bool(event[_MARIADB_FLAGS] & _GROUP_COMMIT)
     is_there = extra < len(event) - 4 * raw.head.has_checksum
     return is_there and bool(event[extra] & (_START_ALTER | _ROLLBACK_ALTER))
