@@ -64,7 +64,7 @@ def filter_(
     tables: Annotated[str, typer.Argument(help="Canal regex list over schema.table.")] = "",
     client_id: ClientId = 1001,
     instance: Annotated[
-        bool, typer.Option("--instance", help="The destination's own filter ([instance.filter]).")
+        bool, typer.Option("--instance", help="The destination's own filter, not a subscriber's.")
     ] = False,
     keys: Annotated[
         list[str] | None,
