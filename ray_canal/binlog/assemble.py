@@ -67,7 +67,7 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     left_out: list[int] = []
     not_wanted: list[int] = []
     for entry in walked.questions.tolist():
-        event, body = events[entry], slice(*bodies[entry].tolist())
+        event = events[entry]
         try:
             if event["kind"] == q.KIND_SPECIAL:
                 ask = _unexecuted if is_alter_phase(raw, walked, entry) else classify
@@ -81,7 +81,7 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
                 tables.append(table)
                 table_index[number] = len(tables) - 1
         except DecodeError as error:
-            failure = at_event(error, raw, body.start - event_types.HEADER_BYTES)
+            failure = at_event(error, raw, int(bodies[entry, 0]) - event_types.HEADER_BYTES)
             events, bodies = events[:entry], bodies[:entry]
             break
     first = None

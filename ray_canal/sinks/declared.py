@@ -10,6 +10,7 @@ from __future__ import annotations
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.types import mysql
 from ray_canal.types.registry import SYNONYMS
+from ray_canal.types.string import label_list
 
 _BYTES_OF = {
     "char": "binary", "varchar": "varbinary", "tinytext": "tinyblob", "text": "blob",
@@ -23,8 +24,7 @@ def declared_type(column: ColumnMeta) -> str:
     text = column.mysql_type
     word, paren, rest = text.partition("(")
     if column.labels:
-        labels = ",".join("'" + label.replace("'", "''") + "'" for label in column.labels)
-        return f"{word}({labels})"
+        return word + label_list(column.labels)
     if text == "serial":
         return "bigint unsigned"
     if column.type_code == mysql.DOUBLE and paren and "," not in rest:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ray_canal.kernels.base import codes
 from ray_canal.kernels.rows import wire
 from ray_canal.model.table_meta import ColumnMeta
@@ -82,8 +84,14 @@ def _set(column: RowColumn) -> PlanLine:
 
 
 def _declared_labels(column: MetadataColumn) -> Declared:
-    quoted = ",".join("'" + label.replace("'", "''") + "'" for label in column.labels)
-    return Declared(f"{'enum' if column.type_code == mysql.ENUM else 'set'}({quoted})")
+    word = "enum" if column.type_code == mysql.ENUM else "set"
+    return Declared(word + label_list(column.labels))
+
+
+def label_list(labels: Iterable[str]) -> str:
+    """Return the labels of an ENUM or SET as SQL in parentheses, without backslash escapes."""
+    quoted = ("'" + label.replace("'", "''") + "'" for label in labels)
+    return f"({','.join(quoted)})"
 
 
 def _real_type(code: int, first: int, second: int) -> tuple[int, int]:
