@@ -10,6 +10,10 @@ STAMP := $(VENV)/.installed-spark-test
 PYTEST_ARGS ?=
 MINUTES ?= 60
 
+# Where nothing may be written beside the sources (images often say so), each of the thousand processes that tests start would
+# compile all that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test unit fuzz simulate fault-cluster fault-standby soak-fault soak-snapshot soak-tcp soak-memory soak-sinks soak-spark spark41 soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
 

@@ -323,7 +323,7 @@ def _socket_path(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def start(kind: str, folder: Path, options: Options | None = None) -> Iterator[Server]:
-    """A running server of `kind` in `folder`, stopped and its data removed at the end.
+    """A running server of `kind` in `folder`, killed and its data removed at the end.
 
     `options`: mysqld's options by name, e.g. {"max-binlog-size": "64K", "gtid-mode": None}.
     """
@@ -340,7 +340,5 @@ def start(kind: str, folder: Path, options: Options | None = None) -> Iterator[S
         server.start()
         yield server
     finally:
-        with contextlib.suppress(OSError):
-            server.stop()
-        server.kill()
+        server.kill()  # nobody reads its data any more; an orderly end takes 1.5 s
         shutil.rmtree(server.datadir, ignore_errors=True)
