@@ -25,8 +25,8 @@ from benchmarks.command import console, machine
 from benchmarks.queues import mock_cluster
 from ray_canal.config import InstanceConfig
 from ray_canal.malloc import keep_freed_memory
-from ray_canal.sinks.kafka import KafkaSink
 from ray_canal.sinks.port import Changes
+from ray_canal.sinks.queues.kafka import KafkaSink
 from tests.in_process_sink import destination, runner_of, sink_config
 
 GOALS = {"idempotent": 400_000, "transactions": 300_000}

@@ -28,10 +28,10 @@ import typer
 from benchmarks import workloads as work
 from benchmarks.command import console, machine
 from ray_canal.offline import decode_chunks
-from ray_canal.sinks.amqp_link import AmqpLink, parameters
-from ray_canal.sinks.broker_link import Publish
-from ray_canal.sinks.kafka_producer import KafkaProducer, make_producer
-from ray_canal.sinks.stream_link import StreamLink, StreamLogin, StreamMessages
+from ray_canal.sinks.queues.amqp_link import AmqpLink, parameters
+from ray_canal.sinks.queues.broker_link import Publish
+from ray_canal.sinks.queues.kafka_producer import KafkaProducer, make_producer
+from ray_canal.sinks.queues.stream_link import StreamLink, StreamLogin, StreamMessages
 from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.routed import FlatMessages, by_place
 from ray_canal.views.routing import Routing

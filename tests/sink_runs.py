@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from ray_canal.config import SinkConfig
-from ray_canal.sinks import file_shares
-from ray_canal.sinks.kafka import KafkaSink
-from ray_canal.sinks.kafka_producer import MessageProducer
-from ray_canal.sinks.librdkafka import BatchProducer
+from ray_canal.sinks.lakes import file_shares
 from ray_canal.sinks.open import make_sink
+from ray_canal.sinks.queues.kafka import KafkaSink
+from ray_canal.sinks.queues.kafka_producer import MessageProducer
+from ray_canal.sinks.queues.librdkafka import BatchProducer
 from tests.in_process_sink import destination, runner_of
 
 

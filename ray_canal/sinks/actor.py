@@ -33,10 +33,10 @@ from ray_canal.config.kept_secrets import clear_secrets
 from ray_canal.errors import CanalError, ConfigError, InstanceNotFound, InstanceNotRunning
 from ray_canal.logs import tell, with_process_ids
 from ray_canal.malloc import keep_freed_memory
+from ray_canal.sinks.lakes.ray_writers import in_ray_tasks
 from ray_canal.sinks.metrics import METRICS_PERIOD_S, SinkMetrics
 from ray_canal.sinks.open import make_sink, transform_of
 from ray_canal.sinks.port import Cursor
-from ray_canal.sinks.ray_writers import in_ray_tasks
 from ray_canal.sinks.runner import Runner
 
 logger = logging.getLogger(__name__)

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from ray_canal.client.connecting import connect
 from ray_canal.config import CanalConfig, SinkConfig, load
 from ray_canal.errors import ConfigError
-from ray_canal.sinks.file_shares import Spread, in_threads
+from ray_canal.sinks.lakes.file_shares import Spread, in_threads
 from ray_canal.sinks.port import Sink, Transform
 from ray_canal.sinks.runner import Runner, SinkStatus
 
 if TYPE_CHECKING:
-    from ray_canal.sinks.lake import Lake
+    from ray_canal.sinks.lakes.lake import Lake
 
 _QUEUES = {
-    "kafka": ("ray_canal.sinks.kafka", "KafkaSink"),
-    "rabbitmq": ("ray_canal.sinks.rabbitmq", "RabbitSink"),
-    "rocketmq": ("ray_canal.sinks.rocketmq", "RocketSink"),
+    "kafka": ("ray_canal.sinks.queues.kafka", "KafkaSink"),
+    "rabbitmq": ("ray_canal.sinks.queues.rabbitmq", "RabbitSink"),
+    "rocketmq": ("ray_canal.sinks.queues.rocketmq", "RocketSink"),
 }
 
 
@@ -29,30 +29,30 @@ def make_sink(config: SinkConfig, spread: Spread = in_threads) -> Sink:
     """Return the target of a sink, not connected yet. `spread` calls the writers of a lake's files.
     Raises ConfigError: a package is missing, or there is no such class."""
     if config.type == "mysql":
-        from ray_canal.sinks.mirror import Mirror
-        from ray_canal.sinks.mysql import MySqlDatabase
+        from ray_canal.sinks.databases.mirror import Mirror
+        from ray_canal.sinks.databases.mysql import MySqlDatabase
 
         return Mirror(config.name, config.mirror, lambda: MySqlDatabase(config.mirror))
     if config.type == "postgres":
-        from ray_canal.sinks.mirror import Mirror
+        from ray_canal.sinks.databases.mirror import Mirror
 
         try:
-            from ray_canal.sinks.postgres import PostgresDatabase
+            from ray_canal.sinks.databases.postgres import PostgresDatabase
         except ImportError as error:
             raise _missing(config, error, "postgres") from None
         return Mirror(config.name, config.mirror, lambda: PostgresDatabase(config.mirror))
     if config.type == "duckdb":
-        from ray_canal.sinks.mirror import Mirror
+        from ray_canal.sinks.databases.mirror import Mirror
 
         try:
-            from ray_canal.sinks.duckdb import DuckDatabase
+            from ray_canal.sinks.databases.duckdb import DuckDatabase
         except ImportError as error:
             raise _missing(config, error, "duckdb") from None
         return Mirror(
             config.name, config.mirror, lambda: DuckDatabase(config.mirror, Path(config.path))
         )
     if config.type in ("delta", "iceberg"):
-        from ray_canal.sinks.lake import LakeMirror, LakeSink
+        from ray_canal.sinks.lakes.lake import LakeMirror, LakeSink
 
         kind = LakeSink if config.lake.mode == "append" else LakeMirror
         return kind(config.lake, lake_of(config, spread))
@@ -74,11 +74,11 @@ def lake_of(config: SinkConfig, spread: Spread = in_threads) -> Lake:
     name = f"{config.destination}.{config.name}"
     try:
         if config.type == "delta":
-            from ray_canal.sinks.delta import DeltaLake
+            from ray_canal.sinks.lakes.delta import DeltaLake
 
             return DeltaLake(name, config.lake, spread)
         if config.type == "iceberg":
-            from ray_canal.sinks.iceberg import IcebergLake
+            from ray_canal.sinks.lakes.iceberg import IcebergLake
 
             return IcebergLake(name, config.lake, spread)
     except ImportError as error:
@@ -94,7 +94,7 @@ def _queue(config: SinkConfig) -> Sink:
     """Return the sink of a message queue, whose library is an extra."""
     module, name = _QUEUES[config.type]
     if config.type == "rabbitmq" and config.rabbitmq.stream:
-        module, name = "ray_canal.sinks.rabbitmq_streams", "StreamSink"
+        module, name = "ray_canal.sinks.queues.rabbitmq_streams", "StreamSink"
     try:
         found = getattr(importlib.import_module(module), name)
     except ImportError as error:

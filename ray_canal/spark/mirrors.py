@@ -1,6 +1,6 @@
 """Tables that follow a destination's: Delta tables of the rows as they are, or Parquet of changes.
 
-Delta is written by delta-rs (sinks/delta.py), without a Spark session; Parquet by Ray tasks
+Delta is written by delta-rs (sinks/lakes/delta.py), without a Spark session; Parquet by Ray tasks
 (spark/parquet.py). Both hold each change once, however often a mirror is killed and run again.
 """
 
@@ -20,7 +20,7 @@ from ray_canal.client.connecting import connect
 from ray_canal.client.connector import ALL_TABLES
 from ray_canal.config import SinkConfig
 from ray_canal.errors import CanalError, ConfigError
-from ray_canal.sinks.lake import Lake
+from ray_canal.sinks.lakes.lake import Lake
 from ray_canal.sinks.open import lake_of, make_sink
 from ray_canal.sinks.runner import Runner
 from ray_canal.spark.frames import Statements

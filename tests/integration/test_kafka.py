@@ -26,10 +26,10 @@ from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.config.queue import ROW_FORMATS
 from ray_canal.demo import binlog_files
 from ray_canal.offline import decode_messages
-from ray_canal.sinks.kafka import KafkaSink
-from ray_canal.sinks.kafka_producer import KafkaProducer, make_producer
-from ray_canal.sinks.librdkafka import BatchProducer, library
 from ray_canal.sinks.port import Changes, Cursor, SinkError
+from ray_canal.sinks.queues.kafka import KafkaSink
+from ray_canal.sinks.queues.kafka_producer import KafkaProducer, make_producer
+from ray_canal.sinks.queues.librdkafka import BatchProducer, library
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
 from tests.in_process_sink import runner_of, sink_config, until

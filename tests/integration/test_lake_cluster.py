@@ -14,8 +14,8 @@ from deltalake.exceptions import TableNotFoundError
 
 import ray_canal as canal
 from ray_canal.sinks.actor import CommittedPlaces
+from ray_canal.sinks.lakes.ray_writers import in_ray_tasks
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.ray_writers import in_ray_tasks
 from tests.in_process_sink import until
 from tests.servers import Server
 

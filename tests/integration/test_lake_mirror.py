@@ -13,7 +13,7 @@ import pytest
 
 from tests.in_process_sink import destination, runner_of, sink_config
 from tests.servers import Server
-from tests.unit.sinks.test_lake import options
+from tests.unit.sinks.lakes.test_lake import options
 
 SOURCE = "lake_src"
 STATEMENTS = (

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ray_canal.config import MirrorConfig
-from ray_canal.sinks.mirror import Mirror
-from ray_canal.sinks.mysql import MySqlDatabase
+from ray_canal.sinks.databases.mirror import Mirror
+from ray_canal.sinks.databases.mysql import MySqlDatabase
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.runner import Runner
 from tests.in_process_sink import destination, runner_of, running, sink_config, until

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ray_canal.config import SinkConfig
-from ray_canal.sinks.mirror import Mirror
+from ray_canal.sinks.databases.mirror import Mirror
 from ray_canal.sinks.open import make_sink
 from ray_canal.sinks.port import Cursor, SinkError
 from tests.in_process_sink import destination, runner_of, sink_config

@@ -15,9 +15,9 @@ import pytest
 
 from ray_canal.demo import binlog_files
 from ray_canal.offline import decode_messages
-from ray_canal.sinks.broker_link import Publish
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.rabbitmq import RabbitSink
+from ray_canal.sinks.queues.broker_link import Publish
+from ray_canal.sinks.queues.rabbitmq import RabbitSink
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
 from tests.in_process_sink import runner_of, sink_config, until

@@ -18,11 +18,11 @@ from pika import BasicProperties
 from pika.exceptions import ConnectionClosedByBroker
 
 from ray_canal.demo import binlog_files
-from ray_canal.sinks.broker_link import LinkError
 from ray_canal.sinks.open import make_sink
 from ray_canal.sinks.port import Cursor, SinkError
-from ray_canal.sinks.rabbitmq_streams import StreamSink
-from ray_canal.sinks.stream_link import Publisher, StreamLink, StreamLogin, StreamMessages
+from ray_canal.sinks.queues.broker_link import LinkError
+from ray_canal.sinks.queues.rabbitmq_streams import StreamSink
+from ray_canal.sinks.queues.stream_link import Publisher, StreamLink, StreamLogin, StreamMessages
 from tests.in_process_sink import runner_of, sink_config, until
 from tests.integration.test_rabbitmq import CUTS, expected
 from tests.proxy import Proxy

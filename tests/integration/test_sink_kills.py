@@ -20,7 +20,7 @@ from ray_canal.config import SinkConfig
 from tests.servers import Server
 from tests.servers.postgres import PostgresServer
 from tests.sink_runs import killed, random_steps
-from tests.unit.sinks.test_lake import options
+from tests.unit.sinks.lakes.test_lake import options
 
 STEPS = (
     "take_over:1:after", "create:2:after", "begin:1:before", "upsert:1:after", "begin:3:after",

@@ -18,7 +18,7 @@ from tests.integration.test_mysql_mirror import Shop, any_shop, shop
 from tests.servers import Server
 from tests.servers.postgres import PostgresServer
 from tests.sink_runs import killed
-from tests.unit.sinks.test_lake import options, reader
+from tests.unit.sinks.lakes.test_lake import options, reader
 
 __all__ = ["any_shop", "shop"]
 

@@ -49,7 +49,7 @@ TESTED_ELSEWHERE = {
     "meta/redis": "tests/integration/test_meta_servers.py",
     "snapshot/session": "tests/integration/test_snapshot.py",
     "actors/row_reading": "tests/integration/test_snapshot_nodes.py",
-    "sinks/postgres": "tests/integration/test_postgres_mirror.py",
+    "sinks/databases/postgres": "tests/integration/test_postgres_mirror.py",
     "kernels/render/entry_bytes": "tests/golden/test_entries.py",
     "kernels/render/entry_rows": "tests/golden/test_entries.py",
     "kernels/render/flat_messages": "tests/golden/test_flat.py",

@@ -17,17 +17,17 @@ from ray_canal.config.sink import LakeConfig
 from ray_canal.model.table_event import ERASE, RENAME
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.column_type import column_meta
-from ray_canal.sinks.duckdb import DuckDatabase
-from ray_canal.sinks.lake import LakeFollower
-from ray_canal.sinks.mirror import DatabaseFollower
-from ray_canal.sinks.mysql import canonical_type
+from ray_canal.sinks.databases.duckdb import DuckDatabase
+from ray_canal.sinks.databases.mirror import DatabaseFollower
+from ray_canal.sinks.databases.mysql import canonical_type
+from ray_canal.sinks.lakes.lake import LakeFollower
 from ray_canal.sinks.open import lake_of
 from ray_canal.sinks.port import Changed, SinkError
 from ray_canal.sinks.schema_follower import TableName
 from ray_canal.views.arrow import arrow_schema
 from ray_canal.views.row_places import RowPlace
 from tests.in_process_sink import sink_config
-from tests.unit.sinks.test_lake import options
+from tests.unit.sinks.lakes.test_lake import options
 
 
 @pytest.fixture

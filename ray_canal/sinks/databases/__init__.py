@@ -1,0 +1,6 @@
+"""Databases as targets: tables that follow the source's.
+
+    what they share       mirror.py (the sink), sender.py (one of its connections)
+    what each does        port.py, and mysql.py, postgres.py, duckdb.py
+    values as their text  mysql_literals.py, postgres_text.py, value_texts.py
+"""

@@ -1,0 +1,396 @@
+"""A mirror in MySQL or MariaDB: statements as text that Arrow made, one transaction a commit.
+
+The target's session has its own sql_mode, so that literals mean one thing; foreign keys are not
+checked, as tables are written one after the other. Text keys get a binary collation, without
+padding where the target has such a one: two keys that differ at the source never meet here, not
+even where they differ by a space at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+from pymysql.err import DataError, IntegrityError, MySQLError
+
+from ray_canal.config import MirrorConfig, SourceConfig
+from ray_canal.errors import CanalError
+from ray_canal.sinks.databases.mysql_literals import comparable, tuples
+from ray_canal.sinks.databases.port import SqlDatabase, close_quietly, in_key_order
+from ray_canal.sinks.port import Kind, SinkError
+from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.sinks.table_moves import in_order
+from ray_canal.source.connection import connect
+
+logger = logging.getLogger(__name__)
+
+_SESSION = (
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_AUTO_VALUE_ON_ZERO',"
+    " time_zone = '+00:00', foreign_key_checks = 0"
+)
+_KEY_COLLATIONS = (
+    "SELECT character_set_name, collation_name FROM information_schema.collations"
+    " WHERE collation_name LIKE '%nopad_bin' OR collation_name = 'utf8mb4_0900_bin'"
+)
+"""MariaDB has one for each character set, MySQL since 8.0.17 for utf8mb4 alone. The others take a
+space at the end for none."""
+_STATEMENT_BYTES_MAX = 4 << 20
+_STATEMENT_ROWS_MAX = 5000
+_RETRY = {1205, 1213, 1317, 1053, 1040, 1290, 1836, 2006, 2013, 2055, 3024, 3100, 4031}
+"""Lock waits and deadlocks, servers that stop or are read-only for a while, lost connections."""
+_POISON = {1048, 1062, 1264, 1265, 1292, 1366, 1406, 1416, 3140, 3819, 4025, 1690}
+_SCHEMA = {1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101}
+
+
+class MySqlDatabase(SqlDatabase):
+    """A `Database` of port.py."""
+
+    ddl_in_transaction = False  # it would commit
+
+    def __init__(self, config: MirrorConfig) -> None:
+        super().__init__(config.cursor_database)
+        self._config = config
+        self._renamed = ""
+        self._connection: Any = None
+        self._bytes_max = _STATEMENT_BYTES_MAX
+        self._delete_first: dict[TableName, bool] = {}
+        self._key_collations: dict[str, str] = {}
+
+    def connect(self) -> None:
+        config = self._config
+        login = SourceConfig.model_validate(
+            {
+                "address": config.address,
+                "username": config.username,
+                "password": config.password,
+                "tls": config.tls,
+                "read_timeout_s": config.timeout_s,
+            }
+        )
+        try:
+            self._connection = connect(login)
+        except CanalError as error:
+            raise SinkError(f"target: {error}", "retry" if error.retryable else "fatal") from None
+        self._delete_first.clear()
+        self._run(_SESSION)
+        if config.senders > 1:  # else one waits for keys that another looked for and did not find
+            self._run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        ((packet,),) = self._run("SELECT @@max_allowed_packet")
+        self._bytes_max = min(_STATEMENT_BYTES_MAX, int(packet) // 2)
+        self._key_collations = dict(self._run(_KEY_COLLATIONS))
+        self._folds_case = self._run("SELECT @@lower_case_table_names")[0][0] != 0
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        close_quietly(connection, MySQLError, OSError)
+
+    # --- the cursor ------------------------------------------------------------------------------
+
+    @property
+    def _cursors(self) -> str:
+        return self._own("canal_cursor")
+
+    @property
+    def _sources(self) -> str:
+        return self._own("canal_table")
+
+    def take_over(self, sink: str) -> tuple[int, str]:
+        self._sink, database = sink, _quoted(self._cursor_database)
+        if not self._has_own("canal_table"):
+            self._run(f"CREATE DATABASE IF NOT EXISTS {database}")
+            self._run(
+                f"CREATE TABLE IF NOT EXISTS {self._cursors} ("
+                "sink VARCHAR(190) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,"
+                " epoch BIGINT NOT NULL, place TEXT CHARACTER SET utf8 NOT NULL,"
+                " written TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
+                ") ENGINE=InnoDB"
+            )
+            names = "VARCHAR(64) CHARACTER SET utf8 COLLATE utf8_bin NOT NULL"
+            self._run(
+                f"CREATE TABLE IF NOT EXISTS {self._sources} ("
+                f"sink VARCHAR(190) CHARACTER SET ascii COLLATE ascii_bin, of_database {names},"
+                f" of_table {names}, source VARCHAR(130) CHARACTER SET utf8 COLLATE utf8_bin"
+                " NOT NULL, PRIMARY KEY (sink, of_database, of_table)) ENGINE=InnoDB"
+            )
+        self._run("START TRANSACTION")  # else another runner's epoch might be read as this one's
+        self._run(
+            f"INSERT INTO {self._cursors} (sink, epoch, place) VALUES (%s, 1, '')"
+            " ON DUPLICATE KEY UPDATE epoch = epoch + 1",
+            sink,
+        )
+        rows = self._run(f"SELECT epoch, place FROM {self._cursors} WHERE sink = %s", sink)
+        self._run("COMMIT")
+        return int(rows[0][0]), str(rows[0][1])
+
+    def begin(self, sink: str) -> int:
+        self._run("START TRANSACTION")
+        rows = self._run(f"SELECT epoch FROM {self._cursors} WHERE sink = %s FOR UPDATE", sink)
+        return int(rows[0][0]) if rows else -1
+
+    def commit(self, sink: str, place: str) -> None:
+        self._run(f"UPDATE {self._cursors} SET place = %s WHERE sink = %s", place, sink)
+        self._run("COMMIT")
+        if self._renamed:
+            self._run(f"DROP TABLE IF EXISTS {self._own(self._renamed)}")
+            self._renamed = ""
+
+    def rollback(self) -> None:
+        if self._connection is not None:
+            self._run("ROLLBACK")
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def find(self, name: TableName) -> TargetTable | None:
+        of_table = "WHERE table_schema = %s AND table_name = %s"
+        columns = self._run(
+            "SELECT column_name, column_key FROM information_schema.columns"
+            f" {of_table} ORDER BY ordinal_position",
+            *name,
+        )
+        if not columns:
+            return None
+        uniques = self._run(
+            "SELECT count(*) FROM information_schema.statistics"
+            f" {of_table} AND non_unique = 0 AND index_name <> 'PRIMARY'",
+            *name,
+        )
+        self._delete_first[name] = bool(uniques[0][0])
+        key = tuple(str(column) for column, kind in columns if kind == "PRI")
+        return TargetTable(tuple(str(column) for column, _ in columns), key)
+
+    def tells_keys(self, name: TableName) -> bool:
+        rows = self._run(
+            "SELECT collation_name FROM information_schema.columns WHERE table_schema = %s"
+            " AND table_name = %s AND column_key = 'PRI' AND collation_name IS NOT NULL",
+            *name,
+        )
+        in_bytes = all(_shown(row[0]).endswith("bin") for row in rows)
+        return in_bytes and not self._delete_first.get(name, True)
+
+    def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self._run(f"CREATE DATABASE IF NOT EXISTS {_quoted(name.database)}")
+        lines = [self._definition(column) for column in columns]
+        key = ", ".join(_quoted(column.name) for column in columns if column.is_key)
+        lines += [f"PRIMARY KEY ({key})"] if key else []
+        body = ", ".join(lines)
+        self._run(f"CREATE TABLE IF NOT EXISTS {_named(name)} ({body}) ENGINE=InnoDB")
+
+    def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self._alter(name, (f"ADD COLUMN {self._definition(column)}" for column in columns))
+
+    def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
+        kinds: dict[Any, Any] = dict(
+            self._run(
+                "SELECT column_name, column_type FROM information_schema.columns"
+                " WHERE table_schema = %s AND table_name = %s",
+                *name,
+            )
+        )
+        return [
+            column
+            for column in columns
+            if column.declared
+            and canonical_type(_shown(kinds[column.name])) != canonical_type(column.declared)
+        ]
+
+    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self._alter(name, (f"MODIFY COLUMN {self._definition(c)}" for c in columns))
+
+    def remove(self, name: TableName, columns: Sequence[str]) -> None:
+        self._alter(name, (f"DROP COLUMN {_quoted(column)}" for column in columns))
+
+    def _alter(self, name: TableName, parts: Iterator[str]) -> None:
+        text = ", ".join(parts)
+        if text:
+            self._run(f"ALTER TABLE {_named(name)} {text}")
+
+    def has_rows(self, name: TableName) -> bool:
+        return bool(self._run(f"SELECT 1 FROM {_named(name)} LIMIT 1"))
+
+    def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
+        """One statement, which also renames a table of the sink's own: by that the next run sees
+        that it was done, where this one ends before its commit."""
+        mark = self._mark(where)
+        free = TableName(self._cursor_database, mark.replace("moved", "free"))
+        ready = free._replace(table=mark.replace("moved", "ready"))
+        self._run(f"CREATE TABLE IF NOT EXISTS {_named(ready)} (none INT) ENGINE=InnoDB")
+        for database in {new.database for new in pairs.values()}:
+            self._run(f"CREATE DATABASE IF NOT EXISTS {_quoted(database)}")
+        steps = [*in_order(pairs, free), (ready, free._replace(table=mark))]
+        self._run(f"RENAME TABLE {', '.join(f'{_named(a)} TO {_named(b)}' for a, b in steps)}")
+        self._renamed = mark
+
+    def has_renamed(self, where: str) -> bool:
+        mark = self._mark(where)
+        if self._has_own(mark):
+            self._renamed = mark
+            return True
+        return False
+
+    def _mark(self, where: str) -> str:
+        return f"canal_moved_{sha256(f'{self._sink} {where}'.encode()).hexdigest()[:16]}"
+
+    def _own(self, table: str) -> str:
+        return _named(TableName(self._cursor_database, table))
+
+    def _has_own(self, table: str) -> bool:
+        found = "WHERE table_schema = %s AND table_name = %s"
+        database = self._cursor_database
+        return bool(self._run(f"SELECT 1 FROM information_schema.tables {found}", database, table))
+
+    def note_source(self, name: TableName, source: str) -> None:
+        values = self._sink, *self._compared(name), source
+        self._run(f"REPLACE INTO {self._sources} VALUES (%s, %s, %s, %s)", *values)
+
+    def empty(self, name: TableName) -> None:
+        self._run(f"TRUNCATE TABLE {_named(name)}")
+
+    def drop(self, name: TableName) -> None:
+        self._run(f"DROP TABLE IF EXISTS {_named(name)}")
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def delete(self, name: TableName, keys: pa.Table) -> None:
+        keys = in_key_order(keys, keys.column_names)
+        columns = ", ".join(_quoted(column) for column in keys.column_names)
+        start = f"DELETE FROM {_named(name)} WHERE ({columns}) IN ("
+        for values in tuples(keys, self._bytes_max, _STATEMENT_ROWS_MAX, comparable):
+            self._run(start.encode() + values + b")")
+
+    def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None:
+        """Write rows by their key. Where the table has other unique keys, they are removed first:
+        an upsert would take any of those for the row that is meant. A TIMESTAMP in the key is
+        written, too: else a server before MySQL 8 may set it to the time now."""
+        if key and self._delete_first.get(name, True):
+            self.delete(name, rows.select(list(key)))
+        rows = in_key_order(rows, key)
+        columns = [_quoted(column) for column in rows.column_names]
+        start = f"INSERT INTO {_named(name)} ({', '.join(columns)}) VALUES "
+        rest = [
+            _quoted(field.name)
+            for field in rows.schema
+            if field.name not in key or pa.types.is_timestamp(field.type)
+        ] or columns[:1]
+        updates = ", ".join(f"{column} = VALUES({column})" for column in rest)
+        end = f" ON DUPLICATE KEY UPDATE {updates}" if key else ""
+        for values in tuples(rows, self._bytes_max, _STATEMENT_ROWS_MAX):
+            self._run(start.encode() + values + end.encode())
+
+    def delete_like(self, name: TableName, rows: pa.Table) -> None:
+        conditions = [_has_values(column, rows[column]) for column in rows.column_names]
+        start = f"DELETE FROM {_named(name)} WHERE ".encode()
+        for row in zip(*conditions, strict=True):
+            self._run(start + b" AND ".join(row) + b" LIMIT 1")
+
+    def _definition(self, column: ColumnSpec) -> str:
+        """A column as CREATE TABLE has it: as the source declares it, NULL allowed but in the
+        key."""
+        kind = column.declared or mysql_type(column.kind, column.is_key)
+        charset = column.charset
+        if not column.declared and kind == _KEY_TEXT:
+            charset = "utf8mb4"
+        is_text = kind.lower() != "json"  # in MariaDB a text, but without a word on its charset
+        text = ""
+        if is_text and charset and charset != "binary":
+            text = f" CHARACTER SET {charset}"
+            if column.is_key:
+                text += f" COLLATE {self._key_collations.get(charset, f'{charset}_bin')}"
+        return f"{_quoted(column.name)} {kind}{text} {'NOT NULL' if column.is_key else 'NULL'}"
+
+    def _run(self, sql: str | bytes, *values: object) -> Sequence[tuple[Any, ...]]:
+        """Run one statement. Raises SinkError."""
+        if self._connection is None:
+            raise SinkError("the target is not connected", "retry")
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(sql, values or None)
+                return tuple(cursor.fetchall())
+        except MySQLError as error:
+            raise _translated(error, sql) from None
+        except OSError as error:
+            raise SinkError(f"target: {error}", "retry") from None
+
+
+def _translated(error: MySQLError, sql: str | bytes) -> SinkError:
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[-1]) if error.args else type(error).__name__
+    kind: Kind = "fatal"
+    if number in _RETRY or not number:
+        kind = "retry"
+    elif number in _POISON or isinstance(error, DataError | IntegrityError):
+        kind = "poison"
+    elif number in _SCHEMA:
+        kind = "schema"
+    shown = sql if isinstance(sql, str) else sql[:120].decode("utf-8", "replace")
+    return SinkError(f"target: {text} ({number}), at {shown[:120]}", kind)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _named(name: TableName) -> str:
+    return f"{_quoted(name.database)}.{_quoted(name.table)}"
+
+
+def _has_values(name: str, values: pa.ChunkedArray) -> list[bytes]:
+    """A condition for each row. Text is compared as bytes (a collation may pad it with spaces), and
+    JSON, which equals no text, as its text."""
+    column, kind, end = _quoted(name), values.type, b""
+    is_set = pa.types.is_list(kind) and pa.types.is_string(kind.value_type)
+    start = f"{column} <=> ".encode()
+    if pa.types.is_string(kind) or pa.types.is_dictionary(kind) or is_set:
+        start, end = f"CAST(CAST({column} AS CHAR) AS BINARY) <=> CAST(".encode(), b" AS BINARY)"
+    return [start + text + end for text in comparable(values).to_pylist()]
+
+
+_SYNONYMS = {
+    "numeric": "decimal", "dec": "decimal", "fixed": "decimal", "real": "double",
+    "double precision": "double", "integer": "int", "bool": "tinyint(1)", "boolean": "tinyint(1)",
+}  # fmt: skip
+
+
+def canonical_type(declared: str) -> str:
+    """Return a type's text as servers show it, so far as numbers have several names. How wide an
+    integer is shown is no part of it: MySQL 8 shows no widths, others do."""
+    text = re.sub(r"\s*([(),])\s*", r"\1", " ".join(declared.lower().split()))
+    word = re.match(r"[a-z]+(?: precision)?", text)
+    if word is not None:
+        text = _SYNONYMS.get(word[0], word[0]) + text[word.end() :]
+    text = re.sub(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)", r"\1 ", text).strip()
+    text = re.sub(r"^decimal(?!\()", "decimal(10,0)", text)
+    return re.sub(r"^decimal\((\d+)\)", r"decimal(\1,0)", text)
+
+
+def _shown(kind: object) -> str:
+    return str(kind.decode() if isinstance(kind, bytes) else kind).lower()
+
+
+_KEY_TEXT = "VARCHAR(255)"
+_INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+
+
+def mysql_type(kind: pa.DataType, is_key: bool = False) -> str:
+    """Return MySQL's type for Arrow's, of a column that no declaration is known of."""
+    types = pa.types
+    if types.is_integer(kind):
+        return _INTEGERS[int(kind.bit_width)] + " UNSIGNED" * bool(types.is_unsigned_integer(kind))
+    if types.is_floating(kind):
+        return "DOUBLE" if kind.bit_width == 64 else "FLOAT"
+    if types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if types.is_boolean(kind):
+        return "TINYINT(1)"
+    if types.is_date(kind):
+        return "DATE"
+    if types.is_timestamp(kind):
+        return "DATETIME(6)"
+    if types.is_duration(kind):
+        return "TIME(6)"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_list(kind):
+        return "VARBINARY(255)" if is_key else "LONGBLOB"
+    return _KEY_TEXT if is_key else "LONGTEXT"

@@ -1,0 +1,449 @@
+"""Delta tables, written by delta-rs: no JVM.
+
+A table's place is in the same commit as its rows, as the versions of five application transactions
+(timeline, file, position, row; and whether the table was dropped): they outlive checkpoints, and of
+two writers that began at one version of the table the second fails, whatever it writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    DeltaProtocolError,
+    SchemaMismatchError,
+    TableNotFoundError,
+)
+
+from ray_canal.config.sink import LakeConfig
+from ray_canal.model.table_event import ERASE, TRUNCATE
+from ray_canal.sinks.lakes.delta_ends import same, told_ends
+from ray_canal.sinks.lakes.delta_files import DeltaTarget, can_be_shared, merge_files
+from ray_canal.sinks.lakes.file_shares import ONE_WRITER, Spread, Writers, in_threads
+from ray_canal.sinks.lakes.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
+from ray_canal.sinks.net_change import net_change
+from ray_canal.sinks.port import Kind, SinkError
+from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.views.row_places import NOWHERE, RowPlace, place_at, rows_above
+from ray_canal.views.table_events import is_of_table
+
+_OP = "canal_op"
+_REWOUND = "ray_canal.rewound"
+_PARTS = ("timeline", "file", "position", "row")
+
+
+def merge_changes(
+    uri: str,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    app: str,
+    key: Sequence[str] = (),
+    storage_options: dict[str, str] | None = None,
+) -> int:
+    """Merge the change batches of one table, in log order, into the Delta table at `uri`, each row
+    once; the table is made, and gets columns, as they need it. Returns how many rows were new.
+
+    `app` names the writer: rows up to the place that the table has of it are left out. `key`: the
+    primary key; not given: the batches' own. TRUNCATE empties the table, ERASE drops it. Raises
+    SinkError: "retry": somebody else has committed meanwhile, call again; "schema": columns do not
+    fit, or rows are changed by what the batches do not tell.
+    """
+    table, count = DeltaFile(uri, app, storage_options), 0
+    for schema, run in groupby(batches, lambda batch: batch.schema):
+        place = table.place
+        new = [batch.slice(batch.num_rows - n) for batch in run if (n := rows_above(batch, place))]
+        if not new:
+            continue
+        upto = place_at(new[-1], -1)
+        if is_of_table(new[-1]):
+            _apply_to_table(table, new[-1], upto)
+            continue
+        kept = list(key) or json.loads((schema.metadata or {})[b"canal.key"])
+        if not kept:
+            raise SinkError(f"{uri}: the source's table has no primary key to merge by", "schema")
+        columns = pa.schema(list(schema.field("after").type))
+        net = net_change(new, kept, columns.names)
+        if not table.exists:
+            table.create(columns)
+        missing = [field for field in columns if field.name not in table.schema.names]
+        if missing:
+            table.add(pa.schema(missing))
+        table.merge(kept, net.deletes, net.upserts, upto)
+        count += sum(batch.num_rows for batch in new)
+    return count
+
+
+def _apply_to_table(table: DeltaFile, batch: pa.RecordBatch, upto: RowPlace) -> None:
+    kind = batch["event_type"][-1].as_py()
+    if kind not in (TRUNCATE, ERASE):
+        raise SinkError(f"{kind} at {upto}: the rows that it changes are not known", "schema")
+    if table.exists:
+        table.empty(upto, dropped=kind == ERASE)
+
+
+class DeltaFile:
+    """One Delta table, as it was when it was opened or last written here."""
+
+    def __init__(
+        self,
+        uri: str,
+        app: str,
+        storage_options: dict[str, str] | None = None,
+        writers: Writers = ONE_WRITER,
+    ) -> None:
+        self._uri = uri
+        self._app = app
+        self._options = storage_options
+        self._writers = writers
+        self._table: DeltaTable | None = None
+        self._noted: dict[str, str] = {}  # properties of a table that is not made yet
+        with _translated(uri), contextlib.suppress(TableNotFoundError):
+            self._table = DeltaTable(uri, storage_options=storage_options)
+
+    @property
+    def exists(self) -> bool:
+        """Return whether the table is there and was not dropped in the source."""
+        return self._table is not None and not self._version("dropped")
+
+    @property
+    def place(self) -> RowPlace | None:
+        """The id of the last row that the table has of this writer."""
+        if self._table is None or self._version("position") is None:
+            return None
+        timeline, number, position, row = (self._version(part) or 0 for part in _PARTS)
+        return RowPlace(timeline, number, position, row)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the table's schema."""
+        return pa.schema(self._opened.schema().to_arrow())
+
+    @property
+    def has_rows(self) -> bool:
+        """Return whether the table has files, so perhaps rows."""
+        return self._table is not None and bool(self._opened.file_uris())
+
+    @property
+    def source(self) -> str:
+        """The source's table whose rows it has, if that was noted."""
+        if self._table is None:
+            return self._noted.get(SOURCE_PROPERTY, "")
+        return str(self._table.metadata().configuration.get(SOURCE_PROPERTY) or "")
+
+    def note_source(self, source: str) -> None:
+        self._noted = {SOURCE_PROPERTY: source}
+        if self._table is not None:
+            with _translated(self._uri):
+                self._table.alter.set_table_properties(self._noted, raise_if_not_exists=False)
+
+    def _make(self, schema: pa.Schema) -> DeltaTable:
+        return DeltaTable.create(
+            self._uri, schema, mode="ignore", storage_options=self._options,
+            configuration={**self._noted, **told_ends(schema)} or None,
+            raise_if_key_not_exists=False,
+        )  # fmt: skip
+
+    def _note_ends(self, schema: pa.Schema) -> None:
+        wanted = told_ends(schema)
+        if wanted.items() - self._opened.metadata().configuration.items():
+            self._opened.alter.set_table_properties(wanted, raise_if_not_exists=False)
+
+    def create(self, schema: pa.Schema) -> None:
+        """Make the table, or one of these columns of a table that was dropped."""
+        schema = pa.schema([(f.name, lake_type(f.type, True)) for f in schema])
+        with _translated(self._uri):
+            if self._table is None:
+                self._table = self._make(schema)
+        if self._version("dropped"):
+            self._overwrite(schema.empty_table().to_reader(), self.place, dropped=False)
+
+    def add(self, fields: pa.Schema) -> None:
+        new = [(f.name, lake_type(f.type, True)) for f in fields]
+        found = Schema.from_arrow(pa.schema(new)).fields
+        with _translated(self._uri):
+            self._opened.alter.add_columns([Field(f.name, f.type) for f in found])
+            self._note_ends(self.schema)
+
+    def merge(
+        self, key: Sequence[str], deletes: pa.Table, upserts: pa.Table, upto: RowPlace
+    ) -> None:
+        """Commit a net change, with its place."""
+        schema = self.schema
+        rows = fitting(lake_table(upserts, True), schema, self._uri)
+        gone = fitting(lake_table(deletes, True), schema, self._uri)
+        source = pa.concat_tables(
+            [_with_op(rows, "U"), _with_op(gone, "D")], promote_options="default"
+        )
+        on = " AND ".join(same(name, schema.field(name).type) for name in key)
+        with _translated(self._uri):
+            if not self.has_rows:
+                self._write(rows, upto)
+                return
+            if self._merge_files(key, gone, rows, schema, upto):
+                return
+            (
+                self._opened.merge(
+                    source,
+                    on,
+                    source_alias="s",
+                    target_alias="t",
+                    streamed_exec=False,
+                    commit_properties=self._commit(upto),
+                )
+                .when_matched_delete(f"s.{_OP} = 'D'")
+                .when_matched_update_all(except_cols=[_OP])
+                .when_not_matched_insert_all(f"s.{_OP} = 'U'", except_cols=[_OP])
+                .execute()
+            )
+
+    def _merge_files(
+        self, key: Sequence[str], gone: pa.Table, rows: pa.Table, schema: pa.Schema, upto: RowPlace
+    ) -> bool:
+        """Commit a net change that several write. Returns whether that could be done: a row that is
+        not given all columns keeps what it has in the others, which a merge alone sees to."""
+        table = self._opened
+        has_all = set(rows.column_names) == set(schema.names)
+        if self._writers.count == 1 or not has_all or not can_be_shared(table):
+            return False
+        touched = pa.concat_tables([rows.select(list(key)), gone.select(list(key))])
+        target = DeltaTarget(uri=self._uri, options=self._options, schema=schema, touched=touched)
+        commit = self._commit(upto, retries=0)
+        return merge_files(table, target, rows, self._writers, commit)
+
+    def append(self, rows: pa.Table, upto: RowPlace) -> None:
+        """Commit rows; new columns are added."""
+        rows = lake_table(rows, True)
+        with _translated(self._uri):
+            if self._table is None:
+                self._table = self._make(rows.schema)
+            found = [self.schema, rows.schema]
+            self._note_ends(pa.unify_schemas(found, promote_options="permissive"))
+            self._write(rows, upto, schema_mode="merge")
+
+    def empty(self, upto: RowPlace, *, dropped: bool = False) -> None:
+        """Commit that all rows are gone."""
+        schema = self.schema
+        self._overwrite(schema.empty_table().to_reader(), upto, dropped=dropped)
+
+    def rewrite(self, schema: pa.Schema, upto: RowPlace) -> None:
+        """Commit all rows with these columns and types; columns that are new are null."""
+        old = self._opened.to_pyarrow_dataset()
+        names = [name for name in schema.names if name in old.schema.names]
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in old.to_batches(columns=names):
+                table = pa.Table.from_batches([batch])
+                for field in schema:
+                    if field.name not in names:
+                        table = table.append_column(field, pa.nulls(len(table), field.type))
+                yield from table.select(schema.names).cast(schema).to_batches()
+
+        self._overwrite(pa.RecordBatchReader.from_batches(schema, batches()), upto, dropped=False)
+
+    def copy_from(self, other: DeltaFile, upto: RowPlace) -> None:
+        """Commit another table's columns and rows in place of those that are here."""
+        self.create(other.schema)
+        rows = other._opened.to_pyarrow_dataset().scanner().to_reader()
+        self._overwrite(rows, upto, dropped=False)
+
+    def rewind(self) -> None:
+        """Commit that the table has come to no place; its rows stay."""
+        dropped = bool(self._version("dropped"))
+        with _translated(self._uri):
+            self._opened.alter.set_table_properties(
+                {_REWOUND: str(time.time_ns())},
+                raise_if_not_exists=False,
+                commit_properties=self._commit(NOWHERE, dropped=dropped),
+            )
+
+    def compact(self) -> tuple[int, int]:
+        """Join small files; return how many went, and how many came for them."""
+        with _translated(self._uri):
+            figures = self._opened.optimize.compact()
+        return int(figures["numFilesRemoved"]), int(figures["numFilesAdded"])
+
+    def vacuum(self, hours: int | None) -> int:
+        """Remove files that no version of the last `hours` has (None: the table's own property, a
+        week by default); return how many."""
+        with _translated(self._uri):
+            return len(self._opened.vacuum(hours, dry_run=False, enforce_retention_duration=False))
+
+    @property
+    def _opened(self) -> DeltaTable:
+        if self._table is None:
+            raise SinkError(f"{self._uri} is no Delta table", "retry")
+        return self._table
+
+    def _overwrite(
+        self, rows: pa.RecordBatchReader, upto: RowPlace | None, *, dropped: bool
+    ) -> None:
+        partitions = [
+            name for name in self._opened.metadata().partition_columns if name in rows.schema.names
+        ]
+        with _translated(self._uri):
+            self._note_ends(rows.schema)
+            write_deltalake(
+                self._opened,
+                rows,
+                mode="overwrite",
+                schema_mode="overwrite",
+                partition_by=partitions or None,
+                commit_properties=self._commit(upto, dropped=dropped),
+            )
+
+    def _write(self, rows: pa.Table, upto: RowPlace, **more: Any) -> None:
+        write_deltalake(
+            self._opened, rows, mode="append", commit_properties=self._commit(upto), **more
+        )
+
+    def _version(self, part: str) -> int | None:
+        found = self._opened.transaction_version(f"{self._app}#{part}")
+        return None if found is None else int(found)
+
+    def _commit(
+        self, upto: RowPlace | None, *, dropped: bool = False, retries: int | None = None
+    ) -> CommitProperties:
+        places = [] if upto is None else list(zip(_PARTS, upto.key, strict=True))
+        return CommitProperties(
+            app_transactions=[
+                Transaction(f"{self._app}#{part}", version)
+                for part, version in [*places, ("dropped", int(dropped))]
+            ],
+            max_commit_retries=retries,
+        )
+
+
+class DeltaLake:
+    """A `Lake` of lake.py."""
+
+    def __init__(self, sink: str, config: LakeConfig, spread: Spread = in_threads) -> None:
+        self._app = f"ray_canal/{sink}"
+        self._writers = Writers(config.writers, spread)
+        self._config = config
+        self._files: dict[TableName, DeltaFile] = {}
+        self.now = RowPlace(0, 0, 0, 0)
+
+    def open(self) -> None:
+        self._files.clear()
+
+    def close(self) -> None:
+        self._files.clear()
+
+    def file(self, name: TableName) -> DeltaFile:
+        """Return the table of this name, opened once."""
+        found = self._files.get(name)
+        if found is None:
+            options = self._config.resolved_options()
+            uri = "/".join([self._config.path.rstrip("/"), *filter(None, name)])
+            found = self._files[name] = DeltaFile(uri, self._app, options or None, self._writers)
+        return found
+
+    def names(self) -> list[TableName]:
+        """Return the tables that are below the path, if it is of this machine. Raises SinkError."""
+        path = self._config.path
+        if "://" in path:
+            text = f"what is below {path} is not listed: name tables by --table SCHEMA.TABLE"
+            raise SinkError(text)
+        logs = sorted(Path(path).glob("*/*/_delta_log"))
+        return [TableName(log.parent.parent.name, log.parent.name) for log in logs]
+
+    def compact(self, name: TableName, vacuum: bool, hours: int | None) -> str:
+        """Join small files, remove old ones; return what was done."""
+        file = self.file(name)
+        gone, came = file.compact()
+        removed = f", {file.vacuum(hours)} old files removed" if vacuum else ""
+        return f"{gone} files joined into {came}{removed}"
+
+    def place(self, name: TableName) -> RowPlace | None:
+        return self.file(name).place
+
+    def rewind(self, name: TableName) -> None:
+        self.file(name).rewind()
+
+    def has_rows(self, name: TableName) -> bool:
+        return self.file(name).has_rows
+
+    def merge(
+        self,
+        name: TableName,
+        key: Sequence[str],
+        deletes: pa.Table,
+        upserts: pa.Table,
+        upto: RowPlace,
+    ) -> None:
+        self.file(name).merge(key, deletes, upserts, upto)
+
+    def append(self, name: TableName, rows: pa.Table, upto: RowPlace) -> None:
+        self.file(name).append(rows, upto)
+
+    def find(self, name: TableName) -> TargetTable | None:
+        file = self.file(name)
+        return TargetTable(tuple(file.schema.names), None) if file.exists else None
+
+    def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self.file(name).create(pa.schema([(column.name, column.kind) for column in columns]))
+
+    def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self.file(name).add(pa.schema([(column.name, column.kind) for column in columns]))
+
+    def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
+        schema = self.file(name).schema
+        return [c for c in columns if schema.field(c.name).type != lake_type(c.kind, True)]
+
+    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        """Parquet files keep their types: the table is written again."""
+        schema = self.file(name).schema
+        wanted = schema
+        for column in columns:
+            at = schema.get_field_index(column.name)
+            wanted = wanted.set(at, pa.field(column.name, lake_type(column.kind, True)))
+        if wanted.types != schema.types:
+            self.file(name).rewrite(wanted, self.now)
+
+    def remove(self, name: TableName, columns: Sequence[str]) -> None:
+        schema = self.file(name).schema
+        self.file(name).rewrite(pa.schema([f for f in schema if f.name not in columns]), self.now)
+
+    def source_of(self, name: TableName) -> str:
+        return self.file(name).source
+
+    def note_source(self, name: TableName, source: str) -> None:
+        self.file(name).note_source(source)
+
+    def move(self, name: TableName, to: TableName) -> None:
+        self.file(to).copy_from(self.file(name), self.now)
+
+    def empty(self, name: TableName) -> None:
+        self.file(name).empty(self.now)
+
+    def drop(self, name: TableName) -> None:
+        self.file(name).empty(self.now, dropped=True)
+
+
+def _with_op(table: pa.Table, op: str) -> pa.Table:
+    return table.append_column(_OP, pa.array([op] * table.num_rows, pa.string()))
+
+
+@contextlib.contextmanager
+def _translated(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except TableNotFoundError:
+        raise
+    except CommitFailedError as error:
+        raise SinkError(f"{uri}: somebody else has committed meanwhile: {error}", "retry") from None
+    except (DeltaError, OSError) as error:
+        kind: Kind = "retry"
+        if isinstance(error, DeltaProtocolError | SchemaMismatchError):
+            kind = "schema"
+        raise SinkError(f"{uri}: {error}", kind) from None

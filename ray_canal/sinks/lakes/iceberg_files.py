@@ -1,0 +1,94 @@
+"""Data files of an Iceberg table, written by several writers for one commit (file_shares.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue, And, GreaterThanOrEqual, LessThanOrEqual
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
+
+from ray_canal.sinks.lakes.file_shares import Share, Writers, has_key_of, shares_of
+
+HELD_BYTES = 256 << 20
+"""Rows in memory before a file is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergTarget:
+    """A table, for each of its writers. `touched`: the keys whose rows change."""
+
+    metadata: TableMetadata
+    io: FileIO
+    touched: pa.Table
+
+
+@dataclass(frozen=True)
+class IcebergFiles:
+    """Files that writers have made, and those that they stand for."""
+
+    removed: list[DataFile]
+    added: list[DataFile]
+
+
+def write_files(
+    table: Table, touched: pa.Table, upserts: pa.Table, writers: Writers
+) -> IcebergFiles:
+    """Write files in which the rows of the touched keys are replaced by `upserts`; they count when
+    a commit names them. Raises what pyiceberg raises."""
+    key = touched.column_names
+    ends = pc.min_max(touched[key[0]]).as_py()
+    between = And(GreaterThanOrEqual(key[0], ends["min"]), LessThanOrEqual(key[0], ends["max"]))
+    found = list(table.scan(row_filter=between).plan_files())
+    found.sort(key=lambda task: task.file.file_path)
+    sizes = [task.file.file_size_in_bytes for task in found]
+    shares = shares_of(found, sizes, upserts, key, writers.count)
+    target = IcebergTarget(metadata=table.metadata, io=table.io, touched=touched)
+    written = writers.write(write_share, target, shares)
+    return IcebergFiles(
+        [file for each in written for file in each.removed],
+        [file for each in written for file in each.added],
+    )
+
+
+def write_share(target: IcebergTarget, share: Share[FileScanTask]) -> IcebergFiles:
+    """Write a share's files: what is left of old ones and the new rows, together."""
+    written, held, size = IcebergFiles([], []), [], 0
+    for task in share.files:
+        keys = rows_of(target, task, target.touched.column_names)
+        hit = has_key_of(keys.cast(target.touched.schema), target.touched)
+        if not hit.any():
+            continue
+        written.removed.append(task.file)
+        if not hit.all():
+            rows = rows_of(target, task, None)
+            held.append(rows.filter(pa.array(~hit)))
+            size += held[-1].nbytes
+        if size > HELD_BYTES:
+            written.added.extend(files_of(target, held))
+            held, size = [], 0
+    written.added.extend(files_of(target, [*held, share.upserts]))
+    return written
+
+
+def rows_of(target: IcebergTarget, task: FileScanTask, names: Sequence[str] | None) -> pa.Table:
+    """Return a file's rows, those left out that delete files name."""
+    schema = target.metadata.schema()
+    if names is not None:
+        schema = schema.select(*names)
+    scan = ArrowScan(target.metadata, target.io, schema, AlwaysTrue())
+    return scan.to_table([FileScanTask(task.file, task.delete_files)])
+
+
+def files_of(target: IcebergTarget, tables: Sequence[pa.Table]) -> list[DataFile]:
+    """Write rows into new files."""
+    rows = pa.concat_tables(tables, promote_options="permissive")
+    if not rows.num_rows:
+        return []
+    return list(_dataframe_to_data_files(target.metadata, rows, target.io))

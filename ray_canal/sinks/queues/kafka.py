@@ -1,0 +1,205 @@
+"""Kafka: Canal's messages (FlatMessage JSON or protobuf) where its routing sends them, Debezium's
+change events by key, or Arrow.
+
+With `transactional` the place goes into a control topic in the transaction of the messages, so a
+reader with `isolation.level=read_committed` gets each once. Opening shuts out the predecessor first
+(`init_transactions`) and reads the place after, so nobody can write between. Without it, messages
+are idempotent within one run, and a crash repeats the last batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ray_canal.config import SinkConfig, secret
+from ray_canal.model.arrays import Int64s
+from ray_canal.sinks.messages import MessageMaker
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
+from ray_canal.sinks.queues.kafka_place import last_value
+from ray_canal.sinks.queues.kafka_producer import KafkaProducer, make_producer
+from ray_canal.views.routed import by_place
+
+_DEFAULTS = {
+    "acks": "all",
+    "compression.type": "lz4",
+    "linger.ms": "5",
+    "batch.size": "1000000",
+    "queue.buffering.max.messages": "1000000",
+    "partitioner": "murmur2_random",  # as Java's clients: of messages with keys
+}
+_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90}  # 90: PRODUCER_FENCED
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
+_REFUSED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION, KafkaError._INVALID_ARG, KafkaError._UNKNOWN_PARTITION,
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+}  # fmt: skip
+_OF_CONNECTION = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.")
+
+
+class KafkaSink:
+    guarantee: Guarantee
+
+    def __init__(self, config: SinkConfig) -> None:
+        kafka = config.kafka
+        self._config = kafka
+        self._name = f"{config.destination}.{config.name}"
+        self._timeout_s = kafka.timeout_s
+        self.guarantee = "exactly_once" if kafka.transactional else "at_least_once"
+        self._maker = MessageMaker(config.message, config.routing)
+        self._connected: KafkaProducer | None = None
+        self._partitions: dict[str, int] = {}
+        self._in_transaction = False
+
+    def open(self) -> Cursor | None:
+        own = {name: secret(value) for name, value in self._config.properties.items()}
+        settings = {**_DEFAULTS, "enable.idempotence": "true", **own}
+        if self._config.transactional:
+            settings["transactional.id"] = f"canal.{self._name}"
+        self._partitions.clear()
+        with self._translated():
+            self._connected = make_producer(settings, self._config.sender)
+            if not self._config.transactional:
+                return None
+            self._make_cursor_topic(own)
+            self._connected.init_transactions(self._timeout_s)
+            text = last_value(
+                _of_connection(own), self._config.cursor_topic, self._name, self._timeout_s
+            )
+        return Cursor.from_json(text) if text else None
+
+    def write(self, changes: Changes) -> None:
+        with self._translated():
+            producer, found = self._begin(), self._maker.make(changes)
+            bounds = _bounds(found.offsets)
+            keys = None if found.keys is None else (found.keys[0], _bounds(found.keys[1]))
+            for topic_number, partition, chosen in by_place(found):
+                topic = self._maker.topic(found.topic_names[topic_number])
+                self._check(producer, topic, partition)
+                own = None if keys is None else (keys[0], keys[1][chosen])
+                producer.send(topic, partition, found.buffer, bounds[chosen], own)
+
+    def commit(self, upto: Cursor) -> None:
+        with self._translated():
+            producer = self._begin()
+            if self._config.transactional:
+                topic, value = self._config.cursor_topic, upto.to_json().encode()
+                producer.send_one(topic, 0, value, self._name.encode())
+                producer.commit_transaction(self._timeout_s)
+                self._in_transaction = False
+            elif producer.flush(self._timeout_s):
+                raise SinkError(f"Kafka took not all messages in {self._timeout_s} s", "retry")
+        failure = producer.take_failure()
+        if failure is not None:
+            raise _error(failure)
+
+    def abort(self) -> None:
+        producer = self._connected
+        with self._translated():
+            if producer is not None and self._in_transaction:
+                producer.abort_transaction(self._timeout_s)
+                self._in_transaction = False
+            elif producer is not None:
+                producer.flush(self._timeout_s)
+        if producer is not None:
+            producer.take_failure()
+
+    def close(self) -> None:
+        """Abort an open transaction and close. What cannot be aborted here is by the next producer
+        of this name."""
+        producer, self._connected = self._connected, None
+        in_transaction, self._in_transaction = self._in_transaction, False
+        if producer is not None and in_transaction:
+            with contextlib.suppress(KafkaException):
+                producer.abort_transaction(5)
+        if producer is not None:
+            producer.close()
+
+    def _begin(self) -> KafkaProducer:
+        if self._connected is None:
+            raise SinkError("Kafka: not connected", "retry")
+        if self._config.transactional and not self._in_transaction:
+            self._connected.begin_transaction()
+            self._in_transaction = True
+        return self._connected
+
+    def _check(self, producer: KafkaProducer, topic: str, partition: int) -> None:
+        """Raise SinkError: the topic has no such partition."""
+        count = self._partitions.get(topic, 0)
+        if max(partition, 0) >= count:
+            count = self._partitions[topic] = producer.partition_count(topic, self._timeout_s)
+        if count == 0:
+            raise SinkError(f"Kafka: there is no topic {topic}, and the brokers make none", "retry")
+        if partition >= count:
+            raise SinkError(
+                f"Kafka: the topic {topic} has {count} partitions, and a message goes to partition "
+                f"{partition}: give it more, or correct routing.partitions"
+            )
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise _error(self._cause(error.args[0])) from None
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """Return why a call failed. A message that the broker refused ends its transaction: calls
+        after it know of the wrong state alone, but one that may not be made in a transaction is
+        told why."""
+        producer = self._connected
+        failure = producer.take_failure() if producer is not None else None
+        if failure is not None and failure.code() in _TOO_LARGE:
+            return failure
+        if producer is not None and self._in_transaction and error.code() == KafkaError._STATE:
+            try:
+                producer.begin_transaction()
+            except KafkaException as told:
+                return told.args[0]
+        return error
+
+    # --- the cursor ------------------------------------------------------------------------------
+
+    def _make_cursor_topic(self, own: dict[str, str]) -> None:
+        topic = self._config.cursor_topic
+        admin = AdminClient(_of_connection(own))
+        if topic in admin.list_topics(timeout=self._timeout_s).topics:
+            return
+        new = NewTopic(topic, 1, config={"cleanup.policy": "compact"})
+        made = admin.create_topics([new], request_timeout=self._timeout_s)[topic]
+        try:
+            made.result(self._timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise SinkError(
+                    f"Kafka: the topic {topic} for the sink's place cannot be made "
+                    f"({error.args[0].str()}); make it with 1 partition and cleanup.policy=compact",
+                    _kind(error.args[0]),
+                ) from None
+
+
+def _bounds(offsets: Int64s) -> Int64s:
+    found: Int64s = np.stack([offsets[:-1], offsets[1:]], axis=1)
+    return found
+
+
+def _of_connection(own: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in own.items() if name.startswith(_OF_CONNECTION)}
+
+
+def _kind(error: KafkaError) -> Kind:
+    if error.code() in _FENCED:
+        return "fenced"
+    if error.code() in _TOO_LARGE:
+        return "poison"
+    return "fatal" if error.code() in _REFUSED else "retry"
+
+
+def _error(error: KafkaError) -> SinkError:
+    return SinkError(f"Kafka: {error.str()} ({error.name()})", _kind(error))

@@ -1,0 +1,156 @@
+"""RabbitMQ: messages to an exchange, each confirmed by the broker before the log is acknowledged.
+
+At least once. What was confirmed when a connection broke is not sent again by this runner: `open`
+returns the last entry whose messages all are. A runner that died repeats its last batch; messages
+carry an id that is the same then. (Those of protobuf and Arrow have as many entries as the log gave
+at once: their ids end with a digest.)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ray_canal.config import SinkConfig, secret
+from ray_canal.config.section import host_port_of
+from ray_canal.sinks.messages import MessageMaker
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, SinkError
+from ray_canal.sinks.queues.amqp_link import AmqpLink, parameters
+from ray_canal.sinks.queues.broker_link import LinkError, Publish, sink_error
+from ray_canal.source.connection import tls_context
+from ray_canal.views.routed import FlatMessages
+
+_PORT = 5672
+_IN_FLIGHT = 2000
+"""So many messages are put together at once."""
+
+
+class _Written(NamedTuple):
+    """Changes that were published: the number of the first message, the entry of each."""
+
+    first: int
+    entries: list[int]
+    changes: Changes
+
+
+class RabbitSink:
+    guarantee: Guarantee = "at_least_once"
+
+    def __init__(self, config: SinkConfig) -> None:
+        self._config = config.rabbitmq
+        message = config.message.model_copy(update={"tombstones": False})
+        self._maker = MessageMaker(message, config.routing)
+        self._link: AmqpLink | None = None
+        self._written: list[_Written] = []
+        self._place: Cursor | None = None  # all up to it is in queues
+        self._confirmed: Cursor | None = None  # the same, of a batch that comes again
+
+    def open(self) -> Cursor | None:
+        try:
+            self._link = self._channel()
+        except LinkError as error:
+            raise sink_error(error) from None
+        return self._place
+
+    def _channel(self) -> AmqpLink:
+        config = self._config
+        host, port = host_port_of(config.address, _PORT, "rabbitmq.address")
+        given = parameters(
+            host, port, config.virtual_host, config.username, secret(config.password),
+            context=tls_context(config.tls, "rabbitmq.tls"), timeout_s=config.timeout_s,
+        )  # fmt: skip
+        link = AmqpLink(given, config.timeout_s)
+        self._link = link  # it is closed where this fails
+        self._declare(link)
+        return link
+
+    def _declare(self, link: AmqpLink) -> None:
+        config = self._config
+        if config.exchange_type:
+            link.do(
+                lambda channel, answer: channel.exchange_declare(
+                    config.exchange, config.exchange_type, durable=True, callback=answer
+                )
+            )
+        if config.queue:
+            arguments = {} if config.queue_type == "classic" else {"x-queue-type": "quorum"}
+            link.do(
+                lambda channel, answer: channel.queue_declare(
+                    config.queue, durable=True, arguments=arguments, callback=answer
+                )
+            )
+        if config.queue and config.exchange and config.binding_key:
+            link.do(
+                lambda channel, answer: channel.queue_bind(
+                    config.queue, config.exchange, config.binding_key, callback=answer
+                )
+            )
+
+    def write(self, changes: Changes) -> None:
+        link, changes = self._opened(), changes.after(self._confirmed)
+        if not len(changes):
+            return
+        found = self._maker.make(changes)
+        self._written.append(_Written(link.sent, found.entries.tolist(), changes))
+        messages = self._messages(changes, found)
+        try:
+            while run := list(itertools.islice(messages, _IN_FLIGHT)):
+                link.publish(self._config.exchange, run)
+        except LinkError as error:
+            raise sink_error(error) from None
+
+    def _messages(self, changes: Changes, found: FlatMessages) -> Iterator[Publish]:
+        topics = [self._maker.topic(name) for name in found.topic_names]
+        for number, name in enumerate(self._maker.ids(changes, found)):
+            topic, partition = topics[found.topics[number]], int(found.partitions[number])
+            key = self._config.routing_key.replace("{topic}", topic)
+            yield Publish(key.replace("{partition}", str(partition)), name, found[number])
+
+    def commit(self, upto: Cursor) -> None:
+        link = self._opened()
+        try:
+            link.wait_confirmed()
+        except LinkError as error:
+            raise sink_error(error) from None
+        self._written.clear()
+        self._place, self._confirmed = upto, None
+
+    def abort(self) -> None:
+        """Note what is confirmed, and connect again if the connection has ended. What is under way
+        cannot be called back: of what is written again, only entries with a message that is not
+        confirmed are sent again."""
+        self._note_confirmed()
+        if self._link is not None and self._link.is_broken:
+            self._link.close()
+            self.open()
+
+    def close(self) -> None:
+        self._note_confirmed()
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def _note_confirmed(self) -> None:
+        """Keep the last entry before the first whose message is not confirmed."""
+        written, self._written = self._written, []
+        if self._link is None or not written:
+            return
+        unconfirmed = np.array(self._link.unconfirmed(), np.int64)
+        for first, entries, changes in written:
+            low, high = np.searchsorted(unconfirmed, [first, first + len(entries)])
+            missing = [entries[n - first] for n in unconfirmed[low:high].tolist()]
+            missing += entries[max(self._link.sent - first, 0) :]
+            part = changes.part
+            reached = changes.between(part.first, min([*missing, part.last]))
+            if len(reached):
+                self._place = self._confirmed = reached.cursor
+            if missing:
+                return
+
+    def _opened(self) -> AmqpLink:
+        if self._link is None:
+            raise SinkError("RabbitMQ: not connected", "retry")
+        return self._link

@@ -1,0 +1,155 @@
+"""Iceberg tables: of two writers one commits; rows are found by keys of several columns."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks.lakes import file_shares, iceberg_files
+from ray_canal.sinks.lakes.iceberg import IcebergLake
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.schema_follower import ColumnSpec, TableName
+from ray_canal.views.row_places import RowPlace
+from tests.unit.sinks.lakes.test_delta_files import KEYS
+from tests.unit.sinks.lakes.test_lake import options
+
+NAME = TableName("shop", "t")
+KEY = ["a", "b"]
+COLUMNS = [ColumnSpec("a", pa.int32(), is_key=True), ColumnSpec("b", pa.string(), is_key=True),
+           ColumnSpec("v", pa.int64())]  # fmt: skip
+
+
+def pickled(function: Any, common: Any, pieces: Any) -> Any:
+    """A `Spread` to other processes, but for these."""
+    back = lambda value: pickle.loads(pickle.dumps(value))  # noqa: E731
+    return [back(function)(*back((common, piece))) for piece in pieces]
+
+
+@pytest.fixture
+def lakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[IcebergLake]]:
+    """The second one shares its commits out."""
+    monkeypatch.setattr(file_shares, "_SHARE_ROWS", 1)
+    found = [
+        IcebergLake("x.s", LakeConfig(**options("iceberg", tmp_path), writers=count), pickled)
+        for count in (1, 3)
+    ]
+    for lake in found:
+        lake.open()
+    found[0].create(NAME, COLUMNS)
+    yield found
+    for lake in found:
+        lake.close()
+
+
+def rows(*values: tuple[int, str, int]) -> pa.Table:
+    schema = pa.schema([("a", pa.int32()), ("b", pa.string()), ("v", pa.int64())])
+    return pa.Table.from_pylist([dict(zip("abv", row, strict=True)) for row in values], schema)
+
+
+def held(lake: IcebergLake) -> dict[tuple[int, str], int]:
+    found = lake._known(NAME).scan().to_arrow().to_pylist()
+    assert len({(row["a"], row["b"]) for row in found}) == len(found)
+    return {(row["a"], row["b"]): row["v"] for row in found}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_keys_of_several_columns(number: int, lakes: list[IcebergLake]) -> None:
+    lake, pick, truth = lakes[number], random.Random(1), {}  # type: ignore[var-annotated]
+    for step in range(12):
+        ups = {(pick.randrange(4), pick.choice("xyz")): step for _ in range(3)}
+        gone = [key for key in truth if key not in ups and pick.random() < 0.3]
+        deletes = rows(*((a, b, 0) for a, b in gone)).select(KEY)
+        lake.merge(NAME, KEY, deletes, rows(*((*key, v) for key, v in ups.items())),
+                   RowPlace(1, 1, step, 0))  # fmt: skip
+        for key in gone:
+            del truth[key]
+        truth.update(ups)
+        assert held(lake) == truth
+    assert lake.place(NAME) == RowPlace(1, 1, 11, 0)
+
+
+def test_of_two_writers_the_one_that_is_behind_fails(lakes: list[IcebergLake]) -> None:
+    first, second = lakes
+    nothing = rows().select(KEY)
+    assert second.find(NAME) is not None  # it has looked
+    first.merge(NAME, KEY, nothing, rows((1, "x", 1)), RowPlace(1, 1, 1, 0))
+    for _ in range(2):  # also from the empty table on
+        with pytest.raises(SinkError) as caught:
+            second.merge(NAME, KEY, nothing, rows((1, "x", 7)), RowPlace(1, 1, 1, 0))
+        assert caught.value.kind == "retry"
+        second.open()
+        assert second.place(NAME) == first.place(NAME)
+        first.merge(NAME, KEY, nothing, rows((1, "x", 2)), RowPlace(1, 1, 2, 0))
+    assert held(first) == {(1, "x"): 2}
+
+
+def test_tables_change(lakes: list[IcebergLake]) -> None:
+    lake = lakes[0]
+    lake.merge(NAME, KEY, rows().select(KEY), rows((1, "x", 1)), RowPlace(1, 1, 1, 0))
+    lake.add(NAME, [ColumnSpec("n", pa.uint8())])
+    lake.change(NAME, [ColumnSpec("a", pa.int64())])
+    lake.remove(NAME, ["v"])
+    with pytest.raises(SinkError):
+        lake.change(NAME, [ColumnSpec("a", pa.int32()), ColumnSpec("b", pa.int32())])
+    to = TableName("other", "u")
+    lake.now = RowPlace(1, 1, 5, 0)
+    lake.move(NAME, to)
+    assert lake.find(NAME) is None
+    found = lake.find(to)
+    assert found is not None
+    assert found.columns == ("a", "b", "n")
+    assert lake.place(to) == lake.now
+    assert lake.has_rows(to)
+    lake.empty(to)
+    assert not lake.has_rows(to)
+    assert lake.place(to) == RowPlace(1, 1, 5, 0)
+    lake.drop(to)
+    assert lake.find(to) is None
+    assert lake.names() == []
+
+
+def test_files_without_the_keys_stay_and_the_others_are_joined(
+    lakes: list[IcebergLake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def files() -> set[str]:
+        return {task.file.file_path for task in lakes[0]._load(NAME).scan().plan_files()}
+
+    for first in (0, 10, 20):
+        ten = rows(*((first + n, "x", 0) for n in range(10)))
+        lakes[0].append(NAME, ten, RowPlace(1, 1, first, 0))
+    before = files()
+    new = rows((5, "x", 1), (15, "x", 1))
+    lakes[0].merge(NAME, KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 50, 0))
+    assert len(files()) == 2
+    assert len(files() & before) == 1
+    monkeypatch.setattr(iceberg_files, "HELD_BYTES", 0)
+    new = rows((6, "x", 1), (25, "x", 1))
+    lakes[0].merge(NAME, KEY, new.select(KEY).slice(2), new, RowPlace(1, 1, 51, 0))
+    assert len(files()) == 3
+    assert held(lakes[0]) == {(n, "x"): int(n in (5, 6, 15, 25)) for n in range(30)}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_any_type(kind: str, lakes: list[IcebergLake]) -> None:
+    lake, name, (key_type, keys) = lakes[1], TableName("shop", "k"), KEYS[kind]
+    lake.create(name, [ColumnSpec("k", key_type, is_key=True), ColumnSpec("v", pa.int64())])
+    truth = {}
+    for step in range(1, 6):
+        new = {keys[n]: step for n in range(step, 40, 7)}
+        gone = pa.table({"k": pa.array([keys[step * 2]], key_type)})
+        ups = pa.table({"k": pa.array(new, key_type), "v": pa.array(new.values(), pa.int64())})
+        if keys[step * 2] in new:
+            gone = gone.slice(1)
+        truth.pop(keys[step * 2], None)
+        truth |= new
+        lake.merge(name, ["k"], gone, ups, RowPlace(1, 1, step, 0))
+        found = lake._known(name).scan().to_arrow().to_pylist()
+        assert len(found) == len(truth)
+        assert {row["k"]: row["v"] for row in found} == truth

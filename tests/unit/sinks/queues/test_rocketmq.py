@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from rocketmq.v5.exception import PayloadTooLargeException, UnauthorizedException
+
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.queues.rocketmq import in_order
+
+
+class Broker:
+    """Takes messages after a random while. `broken`: a number that it does not take."""
+
+    def __init__(self, group_of: dict[int, str], broken: int = -1) -> None:
+        self.taken: list[int] = []
+        self.under_way: set[str] = set()
+        self.at_once = 0
+        self._broken, self._group_of = broken, group_of
+        self._random, self._lock = random.Random(7), threading.Lock()
+        self._pool = ThreadPoolExecutor(8)
+
+    def send(self, number: int) -> Future[None]:
+        group = self._group_of[number]
+        with self._lock:
+            assert group not in self.under_way
+            self.under_way.add(group)
+            self.at_once = max(self.at_once, len(self.under_way))
+        return self._pool.submit(self._take, number, group, self._random.random() / 500)
+
+    def _take(self, number: int, group: str, pause_s: float) -> None:
+        threading.Event().wait(pause_s)
+        with self._lock:
+            self.under_way.discard(group)
+            if number == self._broken:
+                raise UnauthorizedException("no")
+            self.taken.append(number)
+
+
+def groups_of(count: int) -> tuple[dict[str, deque[int]], dict[int, str]]:
+    group_of = {number: f"g{number % 5}" for number in range(count)}
+    groups: dict[str, deque[int]] = {}
+    for number, group in group_of.items():
+        groups.setdefault(group, deque()).append(number)
+    return groups, group_of
+
+
+def test_a_group_has_one_message_under_way() -> None:
+    groups, group_of = groups_of(200)
+    broker = Broker(group_of)
+    in_order(dict(groups), broker.send, 3, 10.0)
+    assert sorted(broker.taken) == list(range(200))
+    for group in set(group_of.values()):
+        mine = [number for number in broker.taken if group_of[number] == group]
+        assert mine == sorted(mine)
+    assert 1 < broker.at_once <= 3
+
+
+def test_a_failure_is_raised_when_nothing_is_under_way() -> None:
+    groups, group_of = groups_of(200)
+    broker = Broker(group_of, broken=61)
+    with pytest.raises(SinkError, match=r"UnauthorizedException.*no") as told:
+        in_order(dict(groups), broker.send, 5, 10.0)
+    assert told.value.kind == "fatal"
+    assert not broker.under_way
+    assert 40 < len(broker.taken) < 100
+
+
+def test_a_message_that_is_too_long_is_found_by_its_error() -> None:
+    def send(number: int) -> Future[None]:
+        raise PayloadTooLargeException("long")
+
+    with pytest.raises(SinkError) as told:
+        in_order({"g": deque([1])}, send, 1, 1.0)
+    assert told.value.kind == "poison"
+
+
+def test_silence_is_an_error_that_passes() -> None:
+    with pytest.raises(SinkError, match=r"1 messages were not confirmed in 0\.05 s") as told:
+        in_order({"g": deque([1])}, lambda _: Future(), 1, 0.05)
+    assert told.value.kind == "retry"
