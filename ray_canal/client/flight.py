@@ -135,19 +135,30 @@ class FlightTransport:
         """Call and wait; what is repeatable is made again, over a new connection, up to a minute.
         Raises InstanceRestarted: the connection broke during a call that may not be repeated."""
         repeat = is_repeatable(method) and not once
-        deadline, pause_s = time.monotonic() + self._repeat_s, _PAUSE_S
-        while True:
-            try:
-                answer: R = self._exchange(method, self._prepared(request))
-                return self._arrived(request, answer)
-            except CanalError as error:
-                self._after(error, repeat, time.monotonic() < deadline, request)
-            time.sleep(pause_s)
-            pause_s = min(1.5 * pause_s, _PAUSE_S_MAX)
+        return self._arrived(request, self._called(method, request, repeat, threading.Event()))
 
     async def call_async(self, method: Method[Q, R], request: Q) -> R:
         """The same, awaited. What a get that is cancelled brings comes again with the next one."""
-        return await asyncio.to_thread(self.call, method, request)
+        given_up, repeat = threading.Event(), is_repeatable(method)
+        try:
+            called = asyncio.to_thread(self._called, method, request, repeat, given_up)
+            return self._arrived(request, await called)
+        finally:
+            given_up.set()  # a repetition would be newer than the get that is made next
+
+    def _called(
+        self, method: Method[Q, R], request: Q, repeat: bool, given_up: threading.Event
+    ) -> R:
+        deadline, pause_s = time.monotonic() + self._repeat_s, _PAUSE_S
+        while True:
+            try:
+                return self._exchange(method, self._prepared(request))
+            except CanalError as error:
+                in_time = time.monotonic() < deadline and not given_up.is_set()
+                self._after(error, repeat, in_time, request)
+            if given_up.wait(pause_s):
+                raise ConnectionLost("the call was given up").at(destination=self.destination)
+            pause_s = min(1.5 * pause_s, _PAUSE_S_MAX)
 
     def arrived_ids(self, client_id: int, batch_ids: list[int]) -> list[int]:
         """Return those of a client's outstanding batches that have arrived here."""

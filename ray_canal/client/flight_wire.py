@@ -33,6 +33,7 @@ from ray_canal.errors import CanalError, ConfigError
 from ray_canal.model.log_context import OpenTransaction
 from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.snapshot_wish import SnapshotStart
 from ray_canal.model.subscription import Policy, StartWish, Subscription
 
 PIECE_BYTES = 256 << 20
@@ -60,6 +61,7 @@ class Wishes(BaseModel):
     start: str | None = None
     start_at: EntryPosition | None = None
     start_time: datetime | None = None
+    snapshot: SnapshotStart | None = None
 
     @classmethod
     def of(cls, wishes: Subscription) -> Wishes:
@@ -72,12 +74,15 @@ class Wishes(BaseModel):
             start=start if isinstance(start, str) else None,
             start_at=start if isinstance(start, EntryPosition) else None,
             start_time=start if isinstance(start, datetime) else None,
+            snapshot=wishes.snapshot,
         )
 
     def subscription(self) -> Subscription:
         """Return them as a subscription's."""
         start: StartWish | None = self.start_at or self.start_time or self.start
-        return Subscription(self.policy, self.transactions, start, self.ephemeral)
+        return Subscription(
+            self.policy, self.transactions, start, self.ephemeral, self.snapshot
+        )
 
 
 class Subscribing(BaseModel):
@@ -251,7 +256,7 @@ def packed_call(destination: str, method: Callable[..., Any], request: ClientReq
     """A call as DoAction's body."""
     if isinstance(request, SubscribeRequest):
         wishes = Wishes.of(request.wishes)
-        given = {**_shallow(request), "wishes": wishes.model_dump(mode="json")}
+        given = {**_shallow(request), "wishes": wishes.model_dump(mode="json", exclude_none=True)}
     else:
         given = asdict(request)
     call = Call(destination=destination, method=method.__name__, request=given)

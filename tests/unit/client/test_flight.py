@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from ray_canal.client.connector import Connector
+from ray_canal.client.connector import AsyncConnector, Connector
 from ray_canal.client.flight import FlightAddress, FlightTransport
 from ray_canal.config import FlightConfig
 from ray_canal.demo import binlog_files
@@ -29,15 +32,21 @@ class Store:
         self.calls: list[str] = []
         self.callers: list[Any] = []
         self.errors: list[Exception] = []
+        self.batches = 0
+        self.answers = threading.Event()
+        self.answers.set()
 
     def submit(self, destination: str, method: Any, request: ClientRequest) -> Any:
         self.calls.append(method.__name__)
+        if isinstance(request, GetRequest):
+            self.callers.append(request.caller)
+            assert self.answers.wait(60)
         if self.errors:
             raise self.errors.pop()
         if isinstance(request, GetRequest):
-            self.callers.append(request.caller)
             part = MessagePart("here", 0, CHUNK.layout.event_count, None)
-            return MessageHead(len(self.callers), 1, (part, part))
+            self.batches += 1
+            return MessageHead(self.batches, 1, (part, part))
         return 1 if isinstance(request, SubscribeRequest) else None
 
     def opened(self, port: int = 0) -> FlightServer:
@@ -89,6 +98,26 @@ def test_a_port_that_was_away_is_called_again_and_chunks_come_again(store: Store
         server.close()
 
 
+def test_a_cancelled_call_is_not_repeated(server: FlightServer, store: Store) -> None:
+    """Its repetition would be newer than the get that was made since, and have its batch."""
+
+    async def receive() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        async with AsyncConnector(transport(server), 7) as connector:
+            await connector.subscribe()
+            store.answers.clear()
+            store.errors = [InstanceNotRunning("starting")]
+            getting = asyncio.ensure_future(connector.get_without_ack())
+            while not store.callers:
+                await asyncio.sleep(0.01)
+            getting.cancel()
+            store.answers.set()
+            await connector.get_without_ack()
+            assert store.calls == ["subscribe", *["get_without_ack"] * 2]
+
+    asyncio.run(receive())
+
+
 def test_what_may_not_be_repeated_is_told(store: Store) -> None:
     server = store.opened()
     connector = Connector(transport(server, repeat_s=0.5), 7)
@@ -113,6 +142,30 @@ def test_a_destination_that_restarts_is_waited_for(server: FlightServer, store: 
             connector.ack(1)
         connector.get_without_ack()
         assert store.callers[-1].received == 0
+
+
+def test_what_a_cancelled_get_brings_comes_with_the_next_one(
+    server: FlightServer, store: Store
+) -> None:
+    """The answer that comes later is nobody's."""
+
+    async def receive() -> None:
+        # With one thread the next call begins when this one has ended.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        async with AsyncConnector(transport(server), 7) as connector:
+            await connector.subscribe()
+            store.answers.clear()
+            getting = asyncio.ensure_future(connector.get_without_ack(10, 30.0))
+            while not store.callers:
+                await asyncio.sleep(0.01)
+            getting.cancel()
+            store.answers.set()
+            with pytest.raises(asyncio.CancelledError):
+                await getting
+            await connector.get_without_ack()
+            assert [caller.received for caller in store.callers] == [0, 0]
+
+    asyncio.run(receive())
 
 
 def test_addresses() -> None:

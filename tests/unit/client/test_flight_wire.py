@@ -15,6 +15,7 @@ from ray_canal.client.flight_wire import (
     METHODS,
     CallAnswer,
     Head,
+    Wishes,
     chunk_of,
     chunk_reader,
     packed_call,
@@ -69,6 +70,18 @@ def test_subscriptions(start: Any) -> None:
     _, method, found = unpacked_call(call)
     assert (method, found) == (DestinationApi.subscribe, request)
     assert type(found.wishes.start) is type(start)  # type: ignore[attr-defined]
+
+
+def test_a_wish_for_a_snapshot_arrives() -> None:
+    """A new subscriber that asks for the rows there are must not begin without them."""
+    for each in fields(Subscription):
+        assert each.name in Wishes.model_fields, each.name
+    for wish in ("initial", "never", None):
+        wishes = Subscription(snapshot=wish)  # type: ignore[arg-type]
+        request = SubscribeRequest(client_id=1, holder="h", filter="", wishes=wishes)
+        call = packed_call("d", DestinationApi.subscribe, request)
+        assert unpacked_call(call)[2] == request
+        assert (b"snapshot" in call) == (wish is not None)  # a port that does not know it refuses
 
 
 def test_each_field_of_a_position_arrives() -> None:
