@@ -33,6 +33,11 @@ from ray_canal.views.transform import Keys, RowSteps, Transform
 
 logger = logging.getLogger(__name__)
 
+WAIT_S_MAX = 1e8
+"""Three years: clocks of sockets and events cannot wait much longer."""
+_BATCH_SIZE_MAX = (1 << 31) - 1
+"""What Canal's protocol can ask for."""
+
 
 class ClientSession:
     """State of either connector: who we are, and which epoch our batches belong to.
@@ -56,15 +61,16 @@ class ClientSession:
         self._transform: Transform | None = None
 
     def get(self, batch_size: int, timeout: float | None) -> GetRequest:
-        """Return the request for the next batch."""
-        return GetRequest(client_id=self.client_id, batch_size=batch_size, timeout=timeout)
+        """Return the request for the next batch. Raises ConfigError: no such timeout."""
+        size, wait_s = min(batch_size, _BATCH_SIZE_MAX), _wait_s(timeout)
+        return GetRequest(client_id=self.client_id, batch_size=size, timeout=wait_s)
 
     def poll(self, batch_size: int, timeout: float, *, untracked: bool = False) -> PollRequest:
         """Return a loop's request for the next batch, which acks what the loop is done with."""
         return PollRequest(
             client_id=self.client_id,
-            batch_size=batch_size,
-            timeout=timeout,
+            batch_size=min(batch_size, _BATCH_SIZE_MAX),
+            timeout=_wait_s(timeout),
             done=self.done,
             untracked=untracked,
         )
@@ -194,6 +200,18 @@ class ClientSession:
                 "does not carry; connect without an address"
             )
         self._transform = transform or None
+
+
+def _wait_s(timeout: float | None) -> float | None:
+    """Return a get's timeout as it is asked for. Raises ConfigError: below 0, or no number."""
+    if timeout is None:
+        return None
+    if not timeout >= 0:  # NaN is not
+        raise ConfigError(
+            f"timeout {timeout!r}: None returns what is there now, 0 waits for a full batch, and "
+            "more are seconds"
+        )
+    return min(timeout, WAIT_S_MAX)
 
 
 def _with_keys(hash: Keys | None) -> dict[str, Any]:

@@ -76,6 +76,7 @@ class TcpTransport:
         self._filters: dict[int, str] = {}
         self._outstanding: dict[int, list[int]] = {}
         self._not_received: dict[int, int] = {}  # from this batch on they did not reach the caller
+        self._given_up: threading.Event | None = None  # of the call that is made now
         self._is_ours = False  # our server acknowledges heartbeats; it knows polls, too
         with self._lock:
             self._open()
@@ -112,7 +113,9 @@ class TcpTransport:
         while True:
             failure: CanalError
             with self._lock:
+                self._given_up = given_up
                 try:
+                    self._refuse_given_up()
                     return carry_out(request)
                 except ConnectionLost as error:
                     if isinstance(error.__cause__, ssl.SSLCertVerificationError):
@@ -126,6 +129,11 @@ class TcpTransport:
                         f"the connection to {self._address.host}:{self._address.port}: {error}; "
                         "what was not acked will be delivered again"
                     )
+                except CanalError:
+                    raise  # it was the answer
+                except BaseException:  # an interrupt: the answer is nobody's, and still to come
+                    self._drop()
+                    raise
             if given_up is not None and given_up.is_set():
                 again = False
             if not again or time.monotonic() > deadline:
@@ -147,6 +155,12 @@ class TcpTransport:
             raise
         found: R = self._received(request, answer)
         return found
+
+    def _refuse_given_up(self) -> None:
+        """Raise InstanceRestarted if nobody waits for the call any more: it would have the batch of
+        a call that was made since."""
+        if self._given_up is not None and self._given_up.is_set():
+            raise InstanceRestarted("the call was given up").at(destination=self.destination)
 
     def arrived_ids(self, client_id: int, batch_ids: list[int]) -> list[int]:
         """See Transport."""
@@ -226,6 +240,7 @@ class TcpTransport:
     ) -> pb.Packet:
         """Send a request and return the packet that answers it. Raises what the answer says."""
         wire = self._open()
+        self._refuse_given_up()  # `_interrupt` sees the connection from here on
         wire.send(packets.framed(kind, body))
         answer = wire.read(timeout_s)
         self._refuse(answer)

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import ssl
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ray_canal.canal import packet as packets
@@ -25,7 +25,7 @@ class Address:
     host: str
     port: int
     username: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = None
 
     @classmethod

@@ -8,7 +8,7 @@ import pytest
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.message import Message
-from ray_canal.client.session import ClientSession
+from ray_canal.client.session import WAIT_S_MAX, ClientSession
 from ray_canal.errors import ConfigError, InstanceRestarted
 from ray_canal.model.message import MessageHead, MessagePart, Payload
 from ray_canal.model.subscription import Subscription
@@ -94,3 +94,21 @@ def test_row_steps_need_arrow_batches() -> None:
     one.use({"where": None})
     with pytest.raises(ConfigError, match="connect without an address"):
         one.use({"where": "after.id > 1"})
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.001, float("nan")])
+def test_a_timeout_below_zero_is_refused(timeout: float) -> None:
+    """By Ray it waited without end, by TCP a millisecond."""
+    one, _ = session()
+    with pytest.raises(ConfigError, match="None returns what is there now"):
+        one.get(10, timeout)
+    with pytest.raises(ConfigError, match="None returns what is there now"):
+        one.poll(10, timeout)
+
+
+def test_what_no_transport_can_carry_is_cut() -> None:
+    one, _ = session()
+    assert [one.get(10, t).timeout for t in (None, 0, 0.5, 1e12)] == [None, 0, 0.5, WAIT_S_MAX]
+    assert one.get(10, float("inf")).timeout == one.poll(10, 1e30).timeout == WAIT_S_MAX
+    assert one.get(1 << 62, None).batch_size == one.poll(1 << 31, 1).batch_size == (1 << 31) - 1
+    assert int(WAIT_S_MAX * 1000) < 1 << 63
