@@ -288,6 +288,9 @@ class Connection:
             del chunks, parts
             while buffers:
                 await self._peer.send(buffers.pop(0))
+        except CanalError:  # its client is told, and goes on with what it has not got
+            await self._give_back(store, request.identity, head)
+            raise
         finally:
             self._shared.budget.give(held)
         if request.auto_ack:
@@ -336,6 +339,12 @@ class Connection:
             client_id=client_id, holder=holder, batch_size=size, timeout=timeout, done=done
         )
 
+    async def _give_back(self, store: Store, identity: Identity, head: MessageHead) -> None:
+        """Roll back a batch that its client does not get."""
+        given_back = self._rollback_request(identity, head.id, head.epoch)
+        await store.call_async(DestinationApi.rollback, given_back)
+        self._outstanding[identity].batches.discard(head.id)
+
     async def _refuse_mixed_epochs(
         self, store: Store, identity: Identity, head: MessageHead
     ) -> None:
@@ -343,8 +352,7 @@ class Connection:
         and every ack of them would be refused."""
         known = self._outstanding.setdefault(identity, _Outstanding(head.epoch))
         if known.epoch != head.epoch and known.batches:
-            given_back = self._rollback_request(identity, head.id, head.epoch)
-            await store.call_async(DestinationApi.rollback, given_back)
+            await self._give_back(store, identity, head)
             raise InstanceRestarted(
                 "the destination restarted; connect again: what was not acked is delivered again"
             )
