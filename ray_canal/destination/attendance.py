@@ -50,9 +50,11 @@ class Attendance:
                 self._idle_s[client_id] = 0.0
             elif serves:
                 self._idle_s[client_id] = self._idle_s.get(client_id, 0.0) + passed_s
+        quiet = {i for i, at in self._called_at.items() if at < self._ticked_at}
+        for gone in (self._idle_s.keys() | quiet) - set(known):
+            if not self._waiting[gone]:
+                self.forget(gone)
         self._ticked_at = now
-        for gone in self._idle_s.keys() - set(known):
-            self.forget(gone)
 
     def remember(self, client_id: int, idle_s: float) -> None:
         """So long it had not called when that was last written; a later life of ours goes on."""

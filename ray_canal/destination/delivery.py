@@ -35,6 +35,8 @@ from ray_canal.model.position import LogPosition
 
 _DECODING_S_MAX = 0.1
 """So long a message waits, at most, for what is being decoded."""
+_STRANGERS_MAX = 64
+"""So many client ids that are no subscribers (any more) something is remembered of."""
 
 
 class Delivery:
@@ -97,6 +99,8 @@ class Delivery:
         pipeline = await self._lookup.of(client_id)
         self._table.refuse_replaced(client_id, request.holder)
         self._handed_out.begin(client_id, caller)
+        if len(self._handed_out) > len(self._table.known) + _STRANGERS_MAX:
+            self._handed_out.forget_others({client_id, *self._table.known})
         if self._unreceived(pipeline, client_id, caller) is not None:
             async with self._lookup.turn(client_id) as pipeline:
                 self._table.refuse_replaced(client_id, request.holder)

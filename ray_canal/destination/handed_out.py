@@ -10,7 +10,7 @@ more hands out nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from ray_canal.model.message import Caller
 
@@ -38,7 +38,20 @@ class HandedOut:
 
     def is_void(self, client_id: int, caller: Caller | None) -> bool:
         """Return whether the caller has made another get since."""
-        return caller is not None and caller.number < self._newest[client_id].get(caller.id, 0)
+        newest = self._newest.get(client_id)
+        if caller is None or newest is None:
+            return False
+        return caller.number < newest.get(caller.id, 0)
+
+    def forget_others(self, known: Container[int]) -> None:
+        """Forget all subscribers but these."""
+        for client_id in [each for each in self._newest if each not in known]:
+            del self._newest[client_id]
+            self._callers.pop(client_id, None)
+
+    def __len__(self) -> int:
+        """Return of how many subscribers something is kept."""
+        return len(self._newest)
 
     def unreceived(
         self, client_id: int, caller: Caller | None, epoch: int, outstanding: Sequence[int]

@@ -63,7 +63,10 @@ class LoopAcks:
         """Ack nothing from this batch on (None: nothing at all): it was given back."""
         owed = self._owed.get(client_id, ())
         kept = deque(each for each in owed if batch_id is not None and each.batch_id < batch_id)
-        self._owed[client_id] = kept
+        if kept:
+            self._owed[client_id] = kept
+        else:
+            self._owed.pop(client_id, None)
 
     def _working(self, client_id: int) -> asyncio.Task[None]:
         task = self._tasks.get(client_id)
@@ -72,7 +75,12 @@ class LoopAcks:
             # A write that failed is made, or raises, with the next call; a batch whose ack was
             # refused stays outstanding.
             task.add_done_callback(seen)
+            task.add_done_callback(lambda done: self._forget_task(client_id, done))
         return task
+
+    def _forget_task(self, client_id: int, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(client_id) is task:
+            del self._tasks[client_id]
 
     async def _work_off(self, client_id: int) -> None:
         while owed := self._owed.get(client_id):

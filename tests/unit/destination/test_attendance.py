@@ -79,3 +79,16 @@ def test_what_was_written_goes_on() -> None:
     assert attendance.idle_s(1) == 500 + TICK_S
     attendance.tick([2], serves=True)
     assert attendance.idle_s(1) == 0
+
+
+def test_who_is_no_subscriber_is_forgotten() -> None:
+    clock = Clock()
+    attendance = Attendance(clock)
+    for client_id in range(1, 100):
+        attendance.came(client_id)
+    with attendance.waiting(50):
+        ticks(attendance, clock, 1)
+        assert attendance.since_call_s(99) is not None  # it may be about to subscribe
+        ticks(attendance, clock, 2)
+        known = {i for i in range(1, 100) if attendance.since_call_s(i) is not None}
+    assert known == {1, 2, 50}

@@ -9,7 +9,13 @@ import pytest
 
 from ray_canal.demo import binlog_files
 from ray_canal.destination.supervisor import FINISHED
-from ray_canal.errors import BatchNotFirst, BatchNotFound, InstanceRestarted, MetaUnavailable
+from ray_canal.errors import (
+    BatchNotFirst,
+    BatchNotFound,
+    InstanceRestarted,
+    MetaUnavailable,
+    NotSubscribed,
+)
 from ray_canal.model.message import EMPTY_BATCH, Caller
 from ray_canal.model.subscription import TCP_HOLDER
 from tests.local_destination import (
@@ -222,5 +228,28 @@ def test_the_source_s_end_is_told_when_all_was_delivered(tmp_path: Path) -> None
             await until(lambda: destination.state.supervisor.state == FINISHED)
             last = await destination.get_without_ack(7, 1, 0)
             assert (last.id, last.finished) == (EMPTY_BATCH, True)
+
+    run(story())
+
+
+def test_client_ids_that_are_gone_or_never_were_are_forgotten(tmp_path: Path) -> None:
+    """Each ephemeral subscription has an id of its own, and whoever may get may give any."""
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            await store.subscribe(7, ALL)
+            first = await store.get(7, 4, 5.0, "", Caller("it", 1))
+            for client_id in range(100, 300):
+                with pytest.raises(NotSubscribed):
+                    await store.get(client_id, 4, None, "", Caller("other", 1))
+                with pytest.raises(NotSubscribed):
+                    await store.poll(client_id, 4, 0.0, (1, 1))
+            delivery = store.api._delivery
+            assert len(delivery._handed_out) < 100
+            await until(lambda: not delivery._loop_acks._tasks)
+            assert not delivery._loop_acks._owed
+            assert await store.list_batch_ids(7) == [first.id]
+            again = await store.get(7, 4, 5.0, "", Caller("it", 2))  # the first was lost
+            assert (again.start, again.end) == (first.start, first.end)
 
     run(story())
