@@ -222,6 +222,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             raise ConfigError(f'table {request.table!r}: expected "schema.name"')
         self._close_idle()
         key = request.destination, request.client_id
+        with self._lock:  # before there is a subscription: the log would wait for it
+            full = len(self._subscribers) >= self._config.subscribers_max
+            if full and key not in self._subscribers:
+                raise ConfigError(
+                    f"{self._config.subscribers_max} subscribers read over Flight already "
+                    "(flight.subscribers_max)"
+                )
         connector = self._connect(*key)
         try:
             connector.subscribe(re.escape(request.table))
@@ -231,18 +238,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         stream = TableStream(connector, self._config.batch_rows, self._config.batch_size)
         with self._lock:
             replaced = self._subscribers.pop(key, None)
-            full = len(self._subscribers) >= self._config.subscribers_max
-            if not full:
-                self._subscribers[key] = _Subscriber(stream, request.table)
+            self._subscribers[key] = _Subscriber(stream, request.table)
         if replaced is not None:
             stream.schema = replaced.stream.schema if replaced.table == request.table else None
             replaced.stream.close()
-        if full:
-            stream.close()
-            raise ConfigError(
-                f"{self._config.subscribers_max} subscribers read over Flight already "
-                "(flight.subscribers_max)"
-            )
         return stream
 
     def _find(self, user: User, request: Request) -> TableStream | None:

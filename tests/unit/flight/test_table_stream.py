@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from pyarrow import flight
 
@@ -12,6 +13,7 @@ from ray_canal.client.connector import Connector
 from ray_canal.client.transport import RayTransport
 from ray_canal.config import FlightConfig
 from ray_canal.demo import binlog_files
+from ray_canal.destination.api import ClientRequest, DestinationApi
 from ray_canal.flight.remote_calls import RemoteCalls
 from ray_canal.flight.server import FlightServer
 from ray_canal.flight.spark_reads import SparkReads
@@ -67,6 +69,32 @@ def test_a_stream_that_is_left_comes_again_from_the_last_ack(expected: list[Row]
     pieces.close()
     again = rows_of(found)
     assert again == expected[-len(again) :] != expected
+
+
+def test_who_finds_no_place_leaves_no_subscription(expected: list[Row]) -> None:
+    """The log would wait for it."""
+    transport = RayTransport("x")
+    Connector(transport, 5).subscribe()
+    config = FlightConfig(host="127.0.0.1", port=0, subscribers_max=1)
+    remote = RemoteCalls(lambda *_: None, lambda _: [], 1)
+    spark = SparkReads(connected, lambda *_: None, lambda *_: None, 1, 60.0)
+    with (
+        FlightServer(config, connected, lambda: ["x"], remote, spark) as server,
+        flight.connect(f"grpc://127.0.0.1:{server.port}") as client,
+    ):
+        for client_id in (6, 7, 6):
+            command = {"destination": "x", "client_id": client_id, "table": "shop.orders"}
+            descriptor = flight.FlightDescriptor.for_command(json.dumps(command))
+            if client_id == 6:
+                client.get_flight_info(descriptor)
+            else:
+                with pytest.raises(pa.ArrowInvalid, match="subscribers_max"):
+                    client.get_flight_info(descriptor)
+    found = [
+        transport.call(DestinationApi.filter_of, ClientRequest(client_id=client_id))
+        for client_id in (6, 7)
+    ]
+    assert found == [r"shop\.orders", None]
 
 
 def test_a_client_that_goes_away_misses_nothing(expected: list[Row]) -> None:
