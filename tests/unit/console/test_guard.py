@@ -58,6 +58,19 @@ def test_nothing_but_the_login_is_open_to_all(site: Site, cluster: Played) -> No
     assert cluster.done == []
 
 
+def test_names_that_anybody_asks_for_are_not_kept(site: Site) -> None:
+    def kept() -> int:
+        caches = [each for each in vars(pages).values() if hasattr(each, "cache_info")]
+        return sum(each.cache_info().currsize for each in caches)
+
+    assert site.ask("/static/console.js")[0] == 200
+    assert site.ask("/static/..%2fnone")[0] == 404  # the page of an error is made once
+    before = kept()
+    for name in ("more", "console.jss", "..%2fapp.py", "__init__.py", "x" * 10_000):
+        assert site.ask(f"/static/{name}")[0] == 404
+    assert kept() == before
+
+
 @pytest.mark.parametrize("site_of", ["cross-site", "same-site"])
 def test_pages_of_other_sites_may_link_and_nothing_else(open_site: Site, site_of: str) -> None:
     """A browser says where a request comes from; other programs do not."""
