@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 WAIT_S_MAX = 1e8
 """Three years: clocks of sockets and events cannot wait much longer."""
 _BATCH_SIZE_MAX = (1 << 31) - 1
-"""What Canal's protocol can ask for."""
+"""The largest that Canal's protocol can ask for."""
 
 
 class ClientSession:

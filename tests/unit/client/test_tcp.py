@@ -6,7 +6,6 @@ import asyncio
 import ssl
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from typing import Any
 import pytest
 
 import ray_canal as canal
-from ray_canal.client.connector import AsyncConnector, Connector
+from ray_canal.client.connector import Connector
 from ray_canal.client.tcp import TcpTransport
 from ray_canal.client.tcp_message import TcpHead
-from ray_canal.client.tcp_wire import Address, Wire
+from ray_canal.client.tcp_wire import Address
 from ray_canal.demo import binlog_files
 from ray_canal.destination.api import DestinationApi, PollRequest, SubscribeRequest
 from ray_canal.errors import (
@@ -376,66 +375,6 @@ def test_a_get_that_is_given_up_leaves_nothing_outstanding(
 
     with serving_thread({"shop": store}) as serving:
         asyncio.run(receive(serving.address, serving))
-
-
-def test_the_answer_of_an_interrupted_call_is_nobodys(
-    shop: Decoded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C during a get: its answer was read as that of the next call, an ack's say."""
-    store, read = ServedDestination(shop), Wire.read
-
-    def interrupted(*_: object) -> Any:
-        monkeypatch.setattr(Wire, "read", read)
-        raise KeyboardInterrupt
-
-    with (
-        serving_thread({"shop": store}) as serving,
-        canal.connect("shop", 7, address=serving.address) as connector,
-    ):
-        connector.subscribe()
-        monkeypatch.setattr(Wire, "read", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            connector.get_without_ack(10)
-        found = []
-        while message := connector.get_without_ack(1000):
-            found.append(message.entry_bytes)
-            assert store.outstanding(7) == [message.id]
-            connector.ack(message.id)
-            assert store.outstanding(7) == []
-        assert b"".join(found) == b"".join(decode_entries(binlog_files()))
-
-
-def test_a_call_that_is_given_up_before_it_begins_is_not_made(
-    shop: Decoded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would have the batch of the get that is made next, or wait without end."""
-    store, begun, call = ServedDestination(shop), threading.Event(), TcpTransport._call
-
-    def noted(*arguments: Any) -> Any:
-        begun.set()
-        return call(*arguments)
-
-    async def receive(address: str) -> None:
-        # With one thread the next call begins when this one has ended.
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        transport = TcpTransport("shop", Address.parse(address))
-        async with AsyncConnector(transport, 7) as connector:
-            await connector.subscribe()
-            monkeypatch.setattr(TcpTransport, "_call", noted)
-            begun.clear()
-            with transport._lock:
-                getting = asyncio.ensure_future(connector.get_without_ack(10))
-                while not begun.is_set():
-                    await asyncio.sleep(0.01)
-                getting.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await getting
-            message = await connector.get_without_ack(10)
-            assert (store.takes, store.outstanding(7)) == (1, [message.id])
-            await connector.ack(message.id)
-
-    with serving_thread({"shop": store}) as serving:
-        asyncio.run(receive(serving.address))
 
 
 @both_connectors
