@@ -37,24 +37,26 @@ demo: setup
 	$(BIN)/ray-canal demo
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
-# Files of tests without Ray run in parallel, each worker with servers of its own. Then come two lanes side by side: tests with
-# Ray, then those with Spark and faults, which are late where another Ray starts next to them; and, with the lowest priority,
-# what only computes. The first lane's output is shown as it comes, that of the other when it ends.
-PARALLEL := tests/unit tests/golden tests/integration tests/fuzz
+# First files of tests that wait for servers run in parallel, each worker with servers of its own. Then come two lanes side by
+# side: tests with Ray, then those with Spark and faults, which are late where another Ray starts next to them; and, with the
+# lowest priority, on the CPUs that these leave, what only computes. The first lane's output is shown as it comes, that of the
+# other when it ends.
+COMPUTING := tests/golden $(addprefix tests/unit/,binlog kernels log schema types verify views)
+WAITING := tests/integration tests/test_docs.py tests/test_site.py tests/unit $(COMPUTING:%=--ignore=%)
 LANES := test-clusters test-computing
 .PHONY: $(LANES) test-ray test-spark-and-faults
 test: setup servers
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not soak and not benchmark and not ray' $(PARALLEL) $(PYTEST_ARGS)
-	@echo "now what needs Ray, then Spark and faults; next to them types, simulated schedules, MariaDB 11.8"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not soak and not benchmark and not ray' $(WAITING) $(PYTEST_ARGS)
+	@echo "now what needs Ray, then Spark and faults; next to them what computes: types, kernels, simulated schedules, MariaDB 11.8"
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync $(LANES)
 
 test-clusters:
 	+@$(MAKE) --no-print-directory --keep-going --jobs=1 --output-sync=none test-ray test-spark-and-faults
 
 test-ray:
-	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' $(PARALLEL) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/test_docs.py tests/test_site.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/integration $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/test_docs.py $(PYTEST_ARGS)
 
 # A folder of its own for Ray, so that nothing here finds a cluster of the tests before.
 test-spark-and-faults:
@@ -64,6 +66,8 @@ test-spark-and-faults:
 
 test-computing:
 	nice -n 19 $(BIN)/mypy
+	nice -n 19 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not soak and not benchmark' $(COMPUTING) $(PYTEST_ARGS)
+	nice -n 19 $(BIN)/python -m pytest -m 'not soak and not benchmark' tests/fuzz $(PYTEST_ARGS)
 	nice -n 19 $(MAKE) --no-print-directory --jobs=1 simulate mariadb118-short
 
 ## make unit     only the tests that need neither Ray nor a server (three minutes)
@@ -111,8 +115,9 @@ soak-sinks: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py tests/integration/test_rabbitmq.py \
 		tests/integration/test_rabbitmq_streams.py tests/integration/test_kafka_kills.py $(PYTEST_ARGS)
 
-## make soak-spark  streaming queries of a Spark standalone, killed KILLS=100 times at random (half an hour)
-soak-spark: setup
+## make soak-spark  streaming queries of a Spark standalone, killed KILLS=100 times at random; Spark over each server (half an hour)
+soak-spark: setup servers
+	$(BIN)/python -m pytest -m soak tests/spark $(PYTEST_ARGS)
 	$(BIN)/python -m tests.spark.kills --kills $(or $(KILLS),100) --seed $(or $(SEED),1)
 
 ## make spark41  rows and hashes of pyspark 4.1, in a virtual environment of its own (430 MB, once)

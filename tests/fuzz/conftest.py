@@ -1,5 +1,5 @@
 """The kernels with bounds checks take minutes to compile when they are new: fuzzing them goes on
-beside all other tests, when these leave the machine time."""
+beside other tests, when these leave the machine time. (Not with xdist: each worker would fuzz.)"""
 
 from __future__ import annotations
 

@@ -13,8 +13,6 @@ import pytest
 
 from ray_canal.demo import binlog_files, expected
 
-pytestmark = pytest.mark.ray
-
 
 def command(*arguments: object, timeout_s: float = 180) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
@@ -125,6 +123,7 @@ def test_import_meta_says_what_it_wrote(tmp_path: Path) -> None:
     assert b"--replace overwrites" in again.stderr
 
 
+@pytest.mark.ray
 def test_start_runs_until_a_signal_and_stops_cleanly(tmp_path: Path) -> None:
     config = tmp_path / "canal.toml"
     files = ", ".join(f'"{path}"' for path in binlog_files())
@@ -153,6 +152,7 @@ def test_start_runs_until_a_signal_and_stops_cleanly(tmp_path: Path) -> None:
     assert "cli: stopped" in rest.decode()
 
 
+@pytest.mark.ray
 def test_demo_shows_what_the_server_held() -> None:
     done = command("demo", "--no-spark", "--show", "3")
     text = done.stdout.decode()
