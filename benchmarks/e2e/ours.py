@@ -28,9 +28,9 @@ from benchmarks.e2e import clusters
 from benchmarks.e2e.arrivals import Arrivals, by_foreach_batch, by_messages
 from benchmarks.e2e.peers.saying import say
 from benchmarks.e2e.processes import MARK, cpu_s, kind, marked
-from ray_canal.actors import spare_record
-from ray_canal.actors.homes import cluster_nodes, head_of
+from ray_canal.actors.control.homes import cluster_nodes, head_of
 from ray_canal.actors.placement_table import share_of
+from ray_canal.actors.upstream import spare_record
 from ray_canal.client.connector import Connector
 from ray_canal.client.message import Message
 from ray_canal.errors import InstanceNotFound

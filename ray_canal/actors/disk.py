@@ -10,9 +10,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from ray_canal.actors import stages
 from ray_canal.actors.answers import answered, unwrap_ray_error
 from ray_canal.actors.spiller import OnDisk
+from ray_canal.actors.upstream import stages
 from ray_canal.errors import CanalError, InstanceNotRunning
 from ray_canal.log.segment import Segment
 from ray_canal.log.transaction_buffer import LogChunk

@@ -9,10 +9,10 @@ from typing import Any
 
 import ray
 
-from ray_canal.actors import stages
 from ray_canal.actors.answers import unwrap_ray_error
 from ray_canal.actors.placement import CONTROL_GROUP
 from ray_canal.actors.row_readers import Announced, MomentRows, PlacedRows, RangeRows
+from ray_canal.actors.upstream import stages
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.model.message import Payload

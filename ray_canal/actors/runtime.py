@@ -12,8 +12,8 @@ from ray_canal.actors.lost_chunks import RayChunkWatch
 from ray_canal.actors.metrics import Metrics
 from ray_canal.actors.placement_table import FEW_CPUS
 from ray_canal.actors.ray_internals import untracked
-from ray_canal.actors.spare_pool import fetcher_of
-from ray_canal.actors.upstreams import FetcherProcess, SplitUpstream
+from ray_canal.actors.upstream.spare_pool import fetcher_of
+from ray_canal.actors.upstream.upstreams import FetcherProcess, SplitUpstream
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.fetcher_thread import FetcherThread

@@ -15,11 +15,11 @@ from typing import Any
 
 from ray_canal.actors import registry
 from ray_canal.actors.answers import answered
+from ray_canal.actors.control.process_starts import Starts
 from ray_canal.actors.local_server import LocalServer
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.placement_table import PlacementTable
 from ray_canal.actors.priority import as_ray_itself
-from ray_canal.actors.process_starts import Starts
 from ray_canal.actors.runtime import RayRuntime
 from ray_canal.config import InstanceConfig, MetaConfig, kept_secrets
 from ray_canal.destination.api import DestinationApi

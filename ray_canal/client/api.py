@@ -14,10 +14,10 @@ from ray.exceptions import GetTimeoutError, RayTaskError
 
 from ray_canal.actors import launch, registry
 from ray_canal.actors.answers import ACTOR_AWAY, raised_by_actor
-from ray_canal.actors.controller import controller as find_controller
-from ray_canal.actors.homes import cluster_nodes, head_of
+from ray_canal.actors.control.controller import controller as find_controller
+from ray_canal.actors.control.homes import cluster_nodes, head_of
 from ray_canal.actors.placement_table import PlacementTable, home_for, share_here
-from ray_canal.actors.spare_pool import start_one
+from ray_canal.actors.upstream.spare_pool import start_one
 from ray_canal.client.joining import connect_ray
 from ray_canal.client.succession import take_part
 from ray_canal.config import CanalConfig, ServerConfig, load

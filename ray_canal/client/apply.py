@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ray_canal.actors import registry
-from ray_canal.actors.controller import controller
+from ray_canal.actors.control.controller import controller
 from ray_canal.client.api import call_actor, changed_server_keys, start, stop, stop_serving
 from ray_canal.client.joining import connect_ray
 from ray_canal.client.subscribers import Config

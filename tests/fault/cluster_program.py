@@ -25,7 +25,7 @@ import ray
 from ray.exceptions import RayError
 
 import ray_canal as canal
-from ray_canal.actors.homes import cluster_nodes
+from ray_canal.actors.control.homes import cluster_nodes
 from ray_canal.config import load
 from ray_canal.errors import CanalError
 

@@ -20,7 +20,7 @@ from ray.cluster_utils import Cluster
 from typer.testing import CliRunner
 
 from ray_canal import cli
-from ray_canal.actors.homes import cluster_nodes, head_of
+from ray_canal.actors.control.homes import cluster_nodes, head_of
 from ray_canal.console.rest_client import ConsoleClient
 from ray_canal.demo import binlog_files
 from ray_canal.errors import CanalError

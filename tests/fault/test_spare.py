@@ -9,8 +9,8 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 import ray_canal as canal
-from ray_canal.actors import spare_record
-from ray_canal.actors.homes import cluster_nodes, head_of
+from ray_canal.actors.control.homes import cluster_nodes, head_of
+from ray_canal.actors.upstream import spare_record
 from tests.fault.test_fencing import CLIENT, deployment, insert, next_ids, started, table
 from tests.processes import FETCHER, RAYLET, SPARE, STORE, running, send, wait_for
 from tests.servers import Server

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors.succession import Succession
+from ray_canal.actors.control.succession import Succession
 from ray_canal.config import CanalConfig, InstanceConfig, MetaConfig, load
 from ray_canal.errors import Fenced
 from ray_canal.meta.open import open_backend
@@ -17,7 +17,7 @@ from ray_canal.model.message import EMPTY_BATCH
 from tests.local_destination import LocalDestination
 from tests.servers import Server
 from tests.servers.redis import RedisServer
-from tests.unit.actors.test_succession import LEASE_S, Made, kv, until
+from tests.unit.actors.control.test_succession import LEASE_S, Made, kv, until
 
 __all__ = ["kv"]  # a fixture: Ray's key-value store
 

@@ -10,7 +10,7 @@ import pytest
 HEAVY = {"numba", "llvmlite", "pyarrow", "pandas", "sqlglot", "pymysql", "pyspark"}
 
 
-MODULES = ["destination.destination", "actors.controller", "actors.spiller", "client.api"]
+MODULES = ["destination.destination", "actors.control.controller", "actors.spiller", "client.api"]
 
 
 @pytest.mark.parametrize("module", MODULES)

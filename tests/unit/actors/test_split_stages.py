@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 from typing import Any, TypeVar
 
-from ray_canal.actors.decoder import decode_chunk
-from ray_canal.actors.parser import Parser
-from ray_canal.actors.transaction_buffer_actor import TransactionBufferActor
+from ray_canal.actors.upstream.decoder import decode_chunk
+from ray_canal.actors.upstream.parser import Parser
+from ray_canal.actors.upstream.transaction_buffer_actor import TransactionBufferActor
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.destination.fetcher import Fetcher
 from ray_canal.log.transaction_buffer import LogChunk

@@ -40,7 +40,7 @@ AS_IF_BEHIND = {"lag_bytes": 1 << 30, "connected": True}
 
 
 class SplitInThreads(FusedUpstream):
-    """A fetcher that hands out raw chunks, a parser, decoders: as actors/upstreams.py has them."""
+    """A fetcher that hands out raw chunks, a parser, decoders: what upstreams.py has as actors."""
 
     calls_ahead = 1
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors import log_settings, spare_pool, spare_record
-from ray_canal.actors.spare_pool import fetcher_of, keep_ready, start_one
+from ray_canal.actors import log_settings
+from ray_canal.actors.upstream import spare_pool, spare_record
+from ray_canal.actors.upstream.spare_pool import fetcher_of, keep_ready, start_one
 from ray_canal.config import InstanceConfig
 from tests.unit.actors.small_cluster import NODE, SILENT, Handle, SmallCluster, until
 
@@ -76,7 +77,7 @@ def test_one_that_does_not_answer_is_ended_and_a_process_begun(
     spare.answers["adopt"] = answer
     found: Handle = asyncio.run(fetcher_of(CONFIG, False))
     assert cluster.killed == [(spare.name, True)]
-    assert found.made[0].__module__ == "ray_canal.actors.fetcher"
+    assert found.made[0].__module__ == "ray_canal.actors.upstream.fetcher"
 
 
 def test_one_that_still_starts_is_waited_for(
@@ -97,7 +98,7 @@ def test_one_that_still_starts_is_waited_for(
 
 def test_without_one_a_process_is_begun(cluster: SmallCluster) -> None:
     found: Handle = asyncio.run(fetcher_of(CONFIG, False))
-    assert found.made[0].__module__ == "ray_canal.actors.fetcher"
+    assert found.made[0].__module__ == "ray_canal.actors.upstream.fetcher"
 
 
 def test_each_wanted_node_has_one_also_behind_a_failure(

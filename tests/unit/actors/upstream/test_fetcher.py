@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.actors import fetcher as module
-from ray_canal.actors.fetcher import FetcherActor
+from ray_canal.actors.upstream import fetcher as module
+from ray_canal.actors.upstream.fetcher import FetcherActor
 from ray_canal.config import InstanceConfig, kept_secrets
 from ray_canal.errors import ConfigError
 from ray_canal.model.start import ALL_CURSORS

@@ -14,8 +14,8 @@ from typing import Any
 
 import ray
 
-from ray_canal.actors import spare_record, stages
 from ray_canal.actors.answers import answered
+from ray_canal.actors.upstream import spare_record, stages
 from ray_canal.config import InstanceConfig
 from ray_canal.config.kept_secrets import handed_over
 

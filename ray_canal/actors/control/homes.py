@@ -19,8 +19,8 @@ from ray.exceptions import RayError
 
 from ray_canal.actors import registry
 from ray_canal.actors.answers import ACTOR_AWAY, answered
-from ray_canal.actors.balance import Demand, Node, assign
-from ray_canal.actors.loads import Loads
+from ray_canal.actors.control.balance import Demand, Node, assign
+from ray_canal.actors.control.loads import Loads
 from ray_canal.actors.placement import HEAD_RESOURCE
 from ray_canal.actors.placement_table import Home, PlacementRecord, PlacementTable, home_for
 from ray_canal.actors.ray_internals import draining_nodes

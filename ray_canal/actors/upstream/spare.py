@@ -16,8 +16,8 @@ import time
 
 import ray
 
-from ray_canal.actors import fetcher, spare_record
 from ray_canal.actors.priority import as_ray_itself
+from ray_canal.actors.upstream import fetcher, spare_record
 from ray_canal.destination.fetcher import load_everything
 
 _LEASE_S = 60.0

@@ -31,7 +31,7 @@ from ray_canal.model.position import EntryPosition
 
 def fetcher(config: InstanceConfig, fused: bool) -> ActorHandle[Any]:
     """Start a fetcher. Raises ConfigError: a password is not kept any more."""
-    from ray_canal.actors.fetcher import FetcherActor
+    from ray_canal.actors.upstream.fetcher import FetcherActor
 
     given, told = handed_over(config)
 
@@ -54,7 +54,7 @@ def let_log(stage: ActorHandle[Any], name: str) -> None:
 
 def spare(name: str, node: str) -> ActorHandle[Any]:
     """Start a spare (spare.py) on a node. It belongs to nobody, and ends by itself."""
-    from ray_canal.actors.spare import FetcherActor
+    from ray_canal.actors.upstream.spare import FetcherActor
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(FetcherActor)
@@ -79,7 +79,7 @@ def end(stage: ActorHandle[Any]) -> None:
 
 def parser(config: InstanceConfig) -> ActorHandle[Any]:
     """Start a parser. Raises ConfigError: a password is not kept any more."""
-    from ray_canal.actors.parser import Parser
+    from ray_canal.actors.upstream.parser import Parser
 
     given, told = handed_over(config)
 
@@ -97,7 +97,7 @@ def transaction_buffer(
     config: InstanceConfig, start: EntryPosition, gtid_set: str
 ) -> ActorHandle[Any]:
     """Start a transaction buffer."""
-    from ray_canal.actors.transaction_buffer_actor import TransactionBufferActor
+    from ray_canal.actors.upstream.transaction_buffer_actor import TransactionBufferActor
 
     handle: ActorHandle[Any] = (
         ray.remote(concurrency_groups={HEALTH_GROUP: 1})(TransactionBufferActor)
@@ -139,6 +139,6 @@ def row_reader(config: InstanceConfig, kind: type[Any]) -> ActorHandle[Any]:
 def decode_task() -> Any:
     """Return the stateless DML-decode task: (raw, parsed) -> (info, decoded). Any worker, any
     chunk; its demand for a CPU is what makes the cluster grow."""
-    from ray_canal.actors.decoder import decode_chunk
+    from ray_canal.actors.upstream.decoder import decode_chunk
 
     return ray.remote(decode_chunk).options(num_returns=2, num_cpus=1, max_retries=3)

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from ray.exceptions import ActorDiedError
 
-from ray_canal.actors import controller as module
-from ray_canal.actors import homes, launch, log_settings
-from ray_canal.actors.balance import Node
-from ray_canal.actors.controller import Controller
+from ray_canal.actors import launch, log_settings
+from ray_canal.actors.control import controller as module
+from ray_canal.actors.control import homes
+from ray_canal.actors.control.balance import Node
+from ray_canal.actors.control.controller import Controller
+from ray_canal.actors.control.process_starts import ENDS_MAX, Starts
+from ray_canal.actors.control.succession import STOPPED
 from ray_canal.actors.placement_table import PlacementTable
-from ray_canal.actors.process_starts import ENDS_MAX, Starts
-from ray_canal.actors.succession import STOPPED
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import ConfigError, InstanceNotFound
 from tests.unit.actors.small_cluster import SILENT, SmallCluster, until

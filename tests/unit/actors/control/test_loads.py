@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.actors.loads import Loads
+from ray_canal.actors.control.loads import Loads
 
 
 class Clock:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors.changes import changes, plan, refused
+from ray_canal.actors.control.changes import changes, plan, refused
 from ray_canal.actors.placement_table import Home, PlacementRecord
 from ray_canal.config import CanalConfig, load
 from ray_canal.config.changes import changed_keys

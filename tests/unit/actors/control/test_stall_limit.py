@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.actors import stall_limit
+from ray_canal.actors.control import stall_limit
 from ray_canal.config.deployment import RayConfig
 
 

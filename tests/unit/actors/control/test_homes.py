@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors import homes as module
-from ray_canal.actors.balance import Node
-from ray_canal.actors.homes import Homes
+from ray_canal.actors.control import homes as module
+from ray_canal.actors.control.balance import Node
+from ray_canal.actors.control.homes import Homes
 from ray_canal.actors.placement_table import Home, PlacementRecord
 from ray_canal.config import load
 from ray_canal.errors import ConfigError

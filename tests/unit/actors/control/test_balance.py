@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from ray_canal.actors.balance import Demand, Load, Node, assign
+from ray_canal.actors.control.balance import Demand, Load, Node, assign
 from ray_canal.config.node import NodeSelector
 
 ANY = NodeSelector.parse("any")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors import succession
-from ray_canal.actors.succession import STOPPED, Succession, kept_texts, merge
+from ray_canal.actors.control import succession
+from ray_canal.actors.control.succession import STOPPED, Succession, kept_texts, merge
 from ray_canal.config import CanalConfig, load
 from ray_canal.errors import ConfigError, InstanceNotRunning
 

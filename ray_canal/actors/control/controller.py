@@ -26,17 +26,17 @@ from ray.actor import ActorHandle
 
 from ray_canal.actors import launch, registry
 from ray_canal.actors.answers import ACTOR_AWAY, answered
-from ray_canal.actors.changes import changes, plan, refused
-from ray_canal.actors.homes import Homes, cluster_nodes, head_of
+from ray_canal.actors.control.changes import changes, plan, refused
+from ray_canal.actors.control.homes import Homes, cluster_nodes, head_of
+from ray_canal.actors.control.process_starts import ENDS_MAX, Starts
+from ray_canal.actors.control.stall_limit import keep_stall_limit, stall_limit
+from ray_canal.actors.control.succession import STOPPED, Succession, kept_texts
 from ray_canal.actors.log_settings import keep_log_settings, take_up_log_settings
 from ray_canal.actors.placement import ON_HEAD, outliving
 from ray_canal.actors.placement_table import PlacementRecord, PlacementTable, home_for, share_here
 from ray_canal.actors.priority import as_ray_itself
-from ray_canal.actors.process_starts import ENDS_MAX, Starts
 from ray_canal.actors.ray_internals import actor_id
-from ray_canal.actors.spare_pool import keep_ready
-from ray_canal.actors.stall_limit import keep_stall_limit, stall_limit
-from ray_canal.actors.succession import STOPPED, Succession, kept_texts
+from ray_canal.actors.upstream.spare_pool import keep_ready
 from ray_canal.config import CanalConfig, kept_secrets
 from ray_canal.errors import InstanceNotFound
 

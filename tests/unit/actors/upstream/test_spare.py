@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import ray
 
-from ray_canal.actors import spare, spare_record
+from ray_canal.actors.upstream import spare, spare_record
 from ray_canal.config import kept_secrets
 from ray_canal.model.start import ALL_CURSORS
 from tests.local_destination import binlog_files, instance

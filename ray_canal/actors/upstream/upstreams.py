@@ -20,10 +20,10 @@ from typing import Any
 
 import ray
 
-from ray_canal.actors import stages
 from ray_canal.actors.answers import answered
 from ray_canal.actors.log_settings import log_terms
 from ray_canal.actors.placement import CONTROL_GROUP, HEALTH_GROUP
+from ray_canal.actors.upstream import stages
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.ports import Answer, Fetched, FetcherCalls

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from ray_canal.actors.balance import Load
+from ray_canal.actors.control.balance import Load
 
 _OVER_S = 60.0
 """A change of load counts in full after some minutes."""

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from ray_canal.actors import log_settings, stages
+from ray_canal.actors import log_settings
 from ray_canal.actors.log_settings import LogTerms
 from ray_canal.actors.placement import CONTROL_GROUP, HEALTH_GROUP
+from ray_canal.actors.upstream import stages
 from ray_canal.config import InstanceConfig
 from ray_canal.config.log import LogConfig
 from ray_canal.model.position import EntryPosition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_canal.actors.process_starts import ENDS_MAX, WITHIN_S, are_often
+from ray_canal.actors.control.process_starts import ENDS_MAX, WITHIN_S, are_often
 
 
 def test_some_ends_within_minutes_are_often() -> None:

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Awaitable
 from typing import Any
 
-from ray_canal.actors.upstreams import FetcherProcess, whole_call
+from ray_canal.actors.upstream.upstreams import FetcherProcess, whole_call
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES, Fetcher
 from ray_canal.destination.ports import Fetched
