@@ -26,6 +26,8 @@ PARTITION_BYTES = 2 << 20
 
 OBJECT_BYTES_MAX = 64 << 20
 """A larger object takes Ray several times as long to store."""
+MAPPED_BYTES_MAX = 1 << 30
+"""A JVM maps less than 2 GiB at once; parts are of as many rows, not of as many bytes."""
 
 
 class Carrier(Protocol):
@@ -46,7 +48,7 @@ class MemoryFile:
     The name is part of each place: after `release` the descriptor's number may be another file's.
     """
 
-    bytes_max: int | None = None
+    bytes_max: int | None = MAPPED_BYTES_MAX
 
     def __init__(self) -> None:
         self._name = f"ray-canal-{uuid.uuid4().hex}"
@@ -117,6 +119,13 @@ def write_chunks(
     return [
         carrier.put(_streams(part)) for part in divided(ready, partitions, carrier.bytes_max)
     ]
+
+
+def write_parts(
+    parts: Sequence[Sequence[pa.RecordBatch]], schema: pa.Schema, carrier: Carrier
+) -> list[str]:
+    """Places of the parts' chunks, one each however large it is: a key's changes are in one."""
+    return [carrier.put(_streams([shipped(batch, schema) for batch in part])) for part in parts]
 
 
 def divided(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
 
@@ -18,7 +19,14 @@ import ray
 from pyspark.sql import DataFrame, SparkSession
 
 from ray_canal.errors import CanalError
-from ray_canal.spark.chunks import Carrier, MemoryFile, StoreObjects, stored, write_chunks
+from ray_canal.spark.chunks import (
+    Carrier,
+    MemoryFile,
+    StoreObjects,
+    stored,
+    write_chunks,
+    write_parts,
+)
 from ray_canal.spark.schema import readable_batch, schema_json
 
 Way = Literal["memory", "objects", "rows", "driver"]
@@ -28,8 +36,12 @@ Parts = list[list[pa.RecordBatch]]
 ROWS_PARTITION_BYTES = 8 << 20
 """Batches of a table are joined into partitions of about this size, where rows are made of them."""
 
+_NODES_S = 5.0
+"""So often at most a session that reads memory files looks whether its cluster has other nodes."""
+
 _log = logging.getLogger(__name__)
 _chosen: dict[str, Way] = {}
+_looked_s: dict[str, float] = {}
 
 
 class Writer(Protocol):
@@ -68,8 +80,11 @@ def cores_of(spark: SparkSession) -> int:
 
 
 def chosen_way(spark: SparkSession) -> Way:
-    """The best way that works; each is tried once a session. One log line, if rows are made."""
+    """The best way that works; each is tried once a session, and again when a cluster of one node
+    has got others, where executors may come to be. One log line, if rows are made."""
     key = spark.sparkContext.applicationId
+    if _chosen.get(key) == "memory" and _on_ray(spark) and _has_grown(key):
+        del _chosen[key]
     if key not in _chosen:
         reasons = []
         for way in _candidates(spark):
@@ -93,13 +108,24 @@ def chosen_way(spark: SparkSession) -> Way:
 
 
 def _candidates(spark: SparkSession) -> Iterator[Way]:
-    on_ray = spark.sparkContext.master.startswith("ray")
-    if spark.sparkContext.master.startswith("local") or (on_ray and _one_node()):
+    if spark.sparkContext.master.startswith("local") or (_on_ray(spark) and _one_node()):
         yield "memory"
-    if on_ray:
+    if _on_ray(spark):
         yield "objects"
         yield "rows"
     yield "driver"
+
+
+def _on_ray(spark: SparkSession) -> bool:
+    return bool(spark.sparkContext.master.startswith("ray"))
+
+
+def _has_grown(key: str) -> bool:
+    now_s = time.monotonic()
+    if now_s < _looked_s.get(key, -_NODES_S) + _NODES_S:
+        return False
+    _looked_s[key] = now_s
+    return not _one_node()
 
 
 def _one_node() -> bool:
@@ -128,11 +154,10 @@ class _Chunks:
     def table(
         self, batches: list[pa.RecordBatch], schema: pa.Schema, parts: Parts | None
     ) -> Shown:
-        places = [
-            place
-            for part, count in ([(batches, self._cores)] if parts is None else _ones(parts))
-            for place in write_chunks(part, schema, self._carrier, count)
-        ]
+        if parts is None:
+            places = write_chunks(batches, schema, self._carrier, self._cores)
+        else:
+            places = write_parts(parts, schema, self._carrier)
 
         def show(spark: SparkSession) -> DataFrame:
             reader = spark.read.format("ray_canal").option("schema", schema_json(schema))
@@ -142,10 +167,6 @@ class _Chunks:
 
     def release(self) -> None:
         self._carrier.release()
-
-
-def _ones(parts: Parts) -> Iterator[tuple[list[pa.RecordBatch], int]]:
-    return ((part, 1) for part in parts)
 
 
 class _Objects:

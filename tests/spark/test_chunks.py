@@ -80,6 +80,21 @@ def test_small_batches_stay_together_and_large_ones_do_not() -> None:
     assert len(chunks.divided(batches, 1, bytes_max=batches[0].nbytes // 3)) == 4
 
 
+def test_a_key_is_in_one_chunk_however_large() -> None:
+    class Carrier(chunks.MemoryFile):
+        bytes_max = 64
+
+    carrier = Carrier()
+    batches = [inserts(0, 50)]
+    schema = common_schema(batches)
+    try:
+        assert len(chunks.write_chunks(batches, schema, carrier, 1)) > 1
+        (one, other) = chunks.write_parts([batches, [inserts(50, 60)]], schema, carrier)
+        assert [sum(batch.num_rows for batch in read(place)) for place in (one, other)] == [50, 60]
+    finally:
+        carrier.release()
+
+
 def test_a_released_memory_file_is_gone() -> None:
     carrier = chunks.MemoryFile()
     carrier.release()  # nothing was written

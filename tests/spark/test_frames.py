@@ -79,6 +79,23 @@ def test_one_log_line_where_rows_are_made(spark, monkeypatch, caplog) -> None:
     assert "no such data source" in lines[0]
 
 
+def test_another_way_is_tried_when_the_cluster_has_grown(monkeypatch) -> None:
+    class Context:
+        applicationId, master = "app", "ray://here"
+
+    class Session:
+        sparkContext = Context
+
+    nodes = [{"Alive": True}]
+    monkeypatch.setattr(row_transfer, "_chosen", {})
+    monkeypatch.setattr(row_transfer, "_NODES_S", 0.0)
+    monkeypatch.setattr(row_transfer, "_probe", lambda spark, way: None)
+    monkeypatch.setattr(row_transfer.ray, "nodes", lambda: nodes)
+    assert [row_transfer.chosen_way(Session()) for _ in range(2)] == ["memory", "memory"]
+    nodes.append({"Alive": True})
+    assert [row_transfer.chosen_way(Session()) for _ in range(2)] == ["objects", "objects"]
+
+
 def test_foreign_batch_is_refused() -> None:
     with pytest.raises(CanalError, match="no metadata"):
         table_name(pa.record_batch({"a": [1]}))

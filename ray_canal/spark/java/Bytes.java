@@ -62,7 +62,8 @@ class Bytes {
     } finally {
       if (file != null) { file.close(); }
     }
-    throw new IOException("they were released; read a DataFrame in the function that gets it");
+    throw new IOException("they were released (read a DataFrame in the function that gets it), or"
+        + " this executor is on another node than the driver (begin the run or query again)");
   }
 
   /** From Ray's object store, by RayDP, which is not there when this is compiled. */
