@@ -32,9 +32,11 @@ def load(config: str | os.PathLike[str] | dict[str, Any] | CanalConfig) -> Canal
         return _validate(config, "configuration")
     path = Path(config)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8, as TOML is: {error}") from None
     return load_text(text, path.resolve().parent, str(path))
 
 

@@ -27,6 +27,8 @@ def secret(value: str) -> str:
             found = Path(rest).read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
             raise ConfigError(f"cannot read secret file {rest}: {error.strerror}") from error
+        except UnicodeDecodeError:  # its text has a byte of the secret
+            raise ConfigError(f"secret file {rest} is not UTF-8") from None
     elif scheme == kept_secrets.SCHEME:
         found = kept_secrets.read(value)
     else:

@@ -88,6 +88,16 @@ def test_a_wrong_key_or_value_is_named(
         config.load(write(tmp_path, MINIMAL.replace(*change)))
 
 
+def test_a_file_with_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "canal.toml"
+    text = '[[instance]]\ndestination = "shop"\nsource.address = "db"\n'
+    path.write_bytes("# café\n".encode("latin-1") + text.encode())
+    with pytest.raises(ConfigError, match=r"canal\.toml is not UTF-8"):
+        config.load(path)
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())  # as Notepad saves it
+    assert config.load(path).instance[0].destination == "shop"
+
+
 def test_missing_file() -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         config.load("/nowhere/canal.toml")

@@ -20,3 +20,7 @@ def test_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         config.secret("env:NO_SUCH_VARIABLE")
     with pytest.raises(ConfigError, match="cannot read secret file"):
         config.secret("file:/nowhere")
+    (tmp_path / "password").write_bytes(b"s\xe9cret")
+    with pytest.raises(ConfigError, match="password is not UTF-8") as caught:
+        config.secret(f"file:{tmp_path / 'password'}")
+    assert "0xe9" not in str(caught.value)
