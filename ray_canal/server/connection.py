@@ -106,7 +106,7 @@ class Connection:
             elif isinstance(step, ReplyBytes):
                 await self._peer.send(step.data)
             elif isinstance(step, Close):
-                logger.info("%s: closed: %s", self._peer, step.reason)
+                logger.info("%s: closed: %r", self._peer, step.reason)  # it has the name given
                 await self._peer.linger()
                 return
             elif isinstance(step, Login):

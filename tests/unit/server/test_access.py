@@ -165,6 +165,20 @@ def test_without_a_password_the_port_is_this_machines_alone(caplog: Any) -> None
     assert "no password is set, so the port listens on 127.0.0.1 alone" in caplog.text
 
 
+def test_a_name_writes_no_line_into_the_log(caplog: Any) -> None:
+    async def test() -> None:
+        async with serving({}, password="right") as server:
+            client = await RawClient.open(server.port)
+            await client.log_in("x\nERROR all is lost", "wrong")
+            assert await client.ended()
+
+    with caplog.at_level("INFO", "ray_canal.server"):
+        run(test)
+    told = [each.getMessage() for each in caplog.records if "auth failed" in each.getMessage()]
+    assert len(told) == 1
+    assert "\n" not in told[0]
+
+
 def test_an_empty_secret_is_no_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """C1: `env:X` with an X that is set, but empty, lets nobody in by the empty password."""
     monkeypatch.setenv("CANAL_TEST_EMPTY", "")
