@@ -16,6 +16,11 @@ def local_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     from ray_canal.spark import provide_java
 
     provide_java()  # before Ray starts: its workers inherit the PATH
-    ray.init(num_cpus=3, include_dashboard=False, object_store_memory=600 << 20)
+    ray.init(
+        num_cpus=3,
+        include_dashboard=False,
+        object_store_memory=600 << 20,
+        _system_config={"metrics_report_interval_ms": 2000},  # 10 s else, which tests would wait
+    )
     yield
     ray.shutdown()

@@ -69,7 +69,9 @@ def main(folder: str) -> dict[str, Any]:
     path = Path(folder) / "canal.toml"
     port = free_port()
     path.write_text(config_of(Path(folder), port), encoding="utf-8")
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     try:
         others = [cluster.add_node(num_cpus=1) for _ in range(2)]
         ray.init(address=cluster.address)
