@@ -23,6 +23,7 @@ from ray_canal.errors import UNUSABLE_CURSOR, ConnectionLost, InstanceNotRunning
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.reports import PlaceReport
 from ray_canal.model.subscription import StartWish
 
 logger = logging.getLogger(__name__)
@@ -179,6 +180,10 @@ class CatchUp:
             return
         if main.store.covers(reached) and not main.store.has_place(self._client_id):
             main.store.reserve_place(self._client_id)
+
+    def places(self) -> dict[str, PlaceReport]:
+        """Return what its log says of the subscriber, by client id."""
+        return {} if self.pipeline is None else self.pipeline.store.stats()["subscribers"]
 
     def leave(self) -> None:
         """Hold no place in the destination's log any more; `close` follows."""

@@ -137,13 +137,16 @@ class CatchUps:
             self.close(client_id)
 
     def begin_rows_log(self, client_id: int) -> RowsLog:
-        """Let a subscriber get the rows of one moment, and nothing else, until it is moved."""
+        """Let a subscriber get the rows of one moment, and nothing else, until it is moved. Raises
+        NotSubscribed."""
         assert self._main is not None
+        start = self._state.subscribers.get(client_id).position or self._main.store.first_position
         last_id, there = self._main.store.last_batch_id(client_id), self._catch_ups.get(client_id)
         if there is not None and there.pipeline is not None:
             last_id = max(last_id, there.pipeline.store.last_batch_id(client_id))
         self.close(client_id)
-        held = RowsLog(self._state, own_config(self._state.config.now), client_id, last_id)
+        config = own_config(self._state.config.now)
+        held = RowsLog(self._state, config, client_id, last_id, start)
         self._catch_ups[client_id] = held
         self._main.store.release_place(client_id)
         self._main.store.send_away(client_id, last_id)
@@ -187,8 +190,6 @@ class CatchUps:
             except NotSubscribed:  # it is being removed
                 continue
             terms, cursor = table.terms(subscriber), subscriber.cursor
-            pipeline = catch_up.pipeline
-            own = {} if pipeline is None else pipeline.store.stats()["subscribers"]
             place: PlaceReport = {
                 "filter": subscriber.filter,
                 "policy": terms.policy,
@@ -199,7 +200,7 @@ class CatchUps:
                 "bytes_behind": None,
                 "waiting_since": None,
             }
-            place.update(own.get(str(client_id), {}))
+            place.update(catch_up.places().get(str(client_id), {}))
             place["detached"] = True
             place["failure"] = None if catch_up.failure is None else described(catch_up.failure)
             found[str(client_id)] = place

@@ -72,7 +72,9 @@ class Snapshots:
         return config.at(address) if address else config
 
     def log_of(self, client_id: int) -> LogPipeline | None:
-        log = self._lookup.now(client_id)
+        log, held = self._lookup.now(client_id), self._catch_ups.rows_logs().get(client_id)
+        if held is not None and not held.has_begun:
+            return None
         if log is None or log.lost or log.ended or log.store.attempt_name_of(client_id) is None:
             return None
         return log
