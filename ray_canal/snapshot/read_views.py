@@ -29,6 +29,9 @@ from ray_canal.source.gtid_sets import missing_gtids, union
 _TRY_S = 30.0
 _OLD_STATEMENT_S = 2
 """A statement that runs for so long would keep a lock waiting, and the lock all writers."""
+_LOCKED_S = 5
+"""The server itself ends a lock after so long, with its connection: a reader may be on a machine
+that sleeps, and this process may."""
 _Tries = Callable[
     [InstanceConfig, Catalog, Sequence[MomentReading], contextlib.ExitStack],
     Iterator[EntryPosition | None],
@@ -152,7 +155,8 @@ def _executed(catalog: Catalog) -> str:
 def _locked(
     config: InstanceConfig, catalog: Catalog, readers: Sequence[MomentReading]
 ) -> EntryPosition:
-    """Under FLUSH TABLES WITH READ LOCK, which ends before this returns."""
+    """Open them under FLUSH TABLES WITH READ LOCK, which ends before this returns. Raises
+    ConnectionLost, too: it ended before the views were open."""
     old = catalog.rows(
         "SELECT ID, TIME, INFO FROM information_schema.PROCESSLIST WHERE COMMAND IN"
         " ('Query', 'Execute') AND TIME > %s AND ID <> CONNECTION_ID()", _OLD_STATEMENT_S
@@ -164,7 +168,8 @@ def _locked(
         )
     locker = connect(config.source)
     try:
-        query(locker, config.source, "SET SESSION lock_wait_timeout = 2")
+        limits = f"SET SESSION lock_wait_timeout = 2, SESSION wait_timeout = {_LOCKED_S}"
+        query(locker, config.source, limits)
         query(locker, config.source, "FLUSH TABLES WITH READ LOCK")
         for reader in readers:
             reader.query(_BEGIN)

@@ -3,8 +3,10 @@ process read."""
 
 from __future__ import annotations
 
+import asyncio
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,17 +16,23 @@ from ray._private.state import actors
 
 import ray_canal as canal
 from ray_canal.actors.row_readers import MomentRows, RangeRows
+from ray_canal.actors.row_reading import MomentReaderProcess, RowReaderProcess
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.connector import Connector
+from ray_canal.errors import InstanceNotRunning
 from ray_canal.model.table_event import TRUNCATE
+from ray_canal.snapshot import result
 from ray_canal.snapshot.chunks import Origin
 from ray_canal.snapshot.log_chunks import LogPlace
 from ray_canal.snapshot.moment_reader import MomentReader, Part
+from ray_canal.snapshot.result import ResultReader
 from ray_canal.snapshot.row_reader import RangeOrder, RowReader
 from ray_canal.snapshot.tables import SnapshotTable, one_table
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
+from ray_canal.views.arrow import batches
 from tests.integration.test_snapshot import config_of
+from tests.processes import stopped
 from tests.servers import Server
 from tests.snapshot_runs import take_from
 
@@ -61,34 +69,47 @@ def table_of(config: Any) -> SnapshotTable:
     return found
 
 
-def values_of(chunk: DecodedChunk) -> list[bytes]:
-    """Events and columns, without when they were read."""
-    events = chunk.events.copy()
-    events["timestamp"] = 0
-    return [events.tobytes(), chunk.arena[events.nbytes :].tobytes()]
+def rows_in(chunks: Iterable[DecodedChunk | None]) -> pa.Array:
+    """All rows, however they were cut: that depends on how the bytes came."""
+    return pa.chunked_array(
+        batch.column("after")
+        for chunk in chunks
+        if chunk is not None
+        for batch in batches(chunk, 0, chunk.layout.event_count)
+    ).combine_chunks()
 
 
+@pytest.fixture
+def several_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read is more than the buffer takes, which is full before rows are looked at."""
+    monkeypatch.setattr(ResultReader.__init__, "__defaults__", (1 << 18,))
+    monkeypatch.setattr(result, "_PAUSE_S", 10.0)
+
+
+@pytest.mark.usefixtures("several_pieces")
 def test_a_range_read_elsewhere_is_the_same(spread: Server) -> None:
     config = config_of(spread).destination("snap")
     order = RangeOrder(5, table_of(config), "`id` < 20000")
     own, actor = RowReader(config), RangeRows(config.model_dump_json())
-    expected = own.read(order)
     read, count = sent(actor.read(sent(order)))
-    assert (read.rows, read.size_bytes) == (expected.rows, expected.size_bytes)
+    assert read.rows == own.read(order).rows == 20_000
     assert count > 1
     key = (7).to_bytes(4, "little")
     placed = own.place(5, frozenset({key}), PLACE)
     by_value, *large = sent(actor.place(5, sent(frozenset({key})), sent(PLACE), count))
     assert placed is not None
-    assert len(by_value) == len(placed) == len(large)
-    for (info, chunk), one, besides in zip(placed, by_value, large, strict=True):
+    assert len(by_value) == len(large) == count
+    assert any(chunk is not None for chunk in large)
+    for one, besides in zip(by_value, large, strict=True):
         assert (one.chunk is None) != (besides is None)
-        assert values_of(one.chunk or besides) == values_of(chunk)
-        assert one.info.arena_bytes == info.arena_bytes
-    assert sum(int(one.info.entries["rows"].sum()) for one in by_value) == 19_999
+        assert one.info.arena_bytes == (one.chunk or besides).arena.size
+    found = rows_in(one.chunk or besides for one, besides in zip(by_value, large, strict=True))
+    assert found.equals(rows_in(chunk for _, chunk in placed))
+    assert len(found) == 19_999
     own.close()
 
 
+@pytest.mark.usefixtures("several_pieces")
 def test_a_moment_read_elsewhere_is_the_same(spread: Server) -> None:
     config = config_of(spread).destination("snap")
     part, origin = Part(3, table_of(config), "id < 20000"), Origin("mysql-bin.000001", 4)
@@ -97,18 +118,17 @@ def test_a_moment_read_elsewhere_is_the_same(spread: Server) -> None:
     actor.open()
     assert actor.query("SELECT 1 AS one") == own.query("SELECT 1 AS one") == [{"one": 1}]
     actor.begin(sent(part), sent(origin))
-    rows = 0
-    for read in own.read(part, origin):
-        announced = actor.next()
-        assert announced is not None
-        info, chunk = read.at(PLACE)
+    found, large = list[DecodedChunk | None](), 0
+    while (announced := actor.next()) is not None:
         placed, besides = sent(actor.place(announced.number, sent(PLACE)))
-        assert announced.rows == read.rows
         assert (placed.chunk is None) != (besides is None)
-        assert values_of(placed.chunk or besides) == values_of(chunk)
-        assert placed.info.arena_bytes == info.arena_bytes
-        rows += read.rows
-    assert (actor.next(), rows) == (None, 20_000)
+        assert announced.rows == int(placed.info.entries["rows"].sum())
+        found += [placed.chunk, besides]
+        large += besides is not None
+    assert large
+    rows = rows_in(found)
+    assert rows.equals(rows_in(read.at(PLACE)[1] for read in own.read(part, origin)))
+    assert len(rows) == 20_000
     own.close()
 
 
@@ -132,6 +152,49 @@ class Bag:
 
 
 @pytest.mark.usefixtures("local_ray")
+def test_a_reader_that_sleeps_is_lost(spread: Server) -> None:
+    config = config_of(spread, read_timeout_s=5.0).destination("snap")
+    asyncio.run(range_reader_sleeps(config))
+    part, origin = Part(3, table_of(config), "id < 20000"), Origin("mysql-bin.000001", 4)
+    reader = MomentReaderProcess(config)
+    reader.open()
+    reading = reader.read(part, origin)
+    rows = next(reading)
+    with stopped(pid_of("MomentRows")), ThreadPoolExecutor() as threads:
+        asked = (
+            threads.submit(list, reading),
+            threads.submit(reader.query, "SELECT 1"),
+            threads.submit(rows.at, PLACE),
+        )
+        assert [type(each.exception()) for each in asked] == [InstanceNotRunning] * 3
+    reader.close()
+
+
+async def range_reader_sleeps(config: Any) -> None:
+    reader, table = RowReaderProcess(config), table_of(config)
+    read = await reader.read(RangeOrder(5, table, "`id` < 3 AND sleep(1.0) = 0"))
+    assert read.rows == 3  # it was asked meanwhile whether it runs
+    with stopped(pid_of("RangeRows")):
+        asked = (
+            reader.place(5, frozenset(), PLACE),
+            reader.read(RangeOrder(6, table, "`id` < 20000")),
+        )
+        failures = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each) for each in failures] == [InstanceNotRunning] * 2
+    await reader.close()
+
+
+def pid_of(kind: str) -> int:
+    """The process of the actor of a class that there is."""
+    [found] = [
+        one["Pid"]
+        for one in actors().values()
+        if one["ActorClassName"].endswith(kind) and one["State"] == "ALIVE"
+    ]
+    return int(found)
+
+
+@pytest.mark.usefixtures("local_ray")
 def test_on_a_cluster_actors_read(spread: Server, tmp_path: Path) -> None:
     """All rows of one moment, by two actors; then those of one table by key."""
     canal.start({
@@ -147,16 +210,17 @@ def test_on_a_cluster_actors_read(spread: Server, tmp_path: Path) -> None:
     held = {name: sorted(spread.execute(f"select * from spread.{name}"), key=str)
             for name in ("t", "bag")}  # fmt: skip
     bag, keyed = Bag(), Bag()
+    before = {kind: actors_of(kind) for kind in ("MomentRows", "RangeRows")}
     try:
         with canal.connect(NAME, CLIENT) as connector:
             connector.subscribe(r"spread\..*", snapshot="initial")
             while not bag.ended:
                 bag.take(connector)
-            assert actors_of("MomentRows") == 2
+            assert actors_of("MomentRows") == before["MomentRows"] + 2
             canal.subscriber(NAME, CLIENT).snapshot.start(r"spread\.t", mode="keyed")
             while not keyed.ended:
                 keyed.take(connector)
-            assert actors_of("RangeRows") == 2
+            assert actors_of("RangeRows") == before["RangeRows"] + 2
     finally:
         canal.stop(NAME)
     assert {name: sorted(rows, key=str) for name, rows in bag.rows.items()} == held

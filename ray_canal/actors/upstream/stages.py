@@ -127,7 +127,7 @@ def row_reader(config: InstanceConfig, kind: type[Any]) -> ActorHandle[Any]:
     says. Raises ConfigError: a password is not kept any more."""
     given, told = handed_over(config)
     handle: ActorHandle[Any] = (
-        ray.remote(concurrency_groups={CONTROL_GROUP: 1})(kind)
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(kind)
         .options(num_cpus=ACTOR_CPUS, max_restarts=0, **spread(config.snapshot.node))
         .remote(given.model_dump_json())
     )

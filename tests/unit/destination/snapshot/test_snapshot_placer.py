@@ -13,7 +13,7 @@ from ray_canal.config import StoreConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.parsing import begin, event_parser
 from ray_canal.destination.snapshot.snapshot_placer import SnapshotAttempt, SnapshotPlacer
-from ray_canal.errors import TableMetaMismatch
+from ray_canal.errors import InstanceNotRunning, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.subscriber import Terms
@@ -216,3 +216,31 @@ async def void(voided: str) -> None:
     await placer.add(planned(1, ("d", "t")), reader, read)
     assert reader.placed == []
     assert not await placer.mark((("snapshotMark", "SNAPSHOT_END"),), "done")
+
+
+class Asleep(Reader):
+    """On a node that sleeps."""
+
+    async def place(
+        self, number: int, touched: frozenset[bytes], place: LogPlace
+    ) -> list[tuple[ChunkInfo, Any]] | None:
+        await super().place(number, touched, place)
+        raise InstanceNotRunning("it has not answered")
+
+
+def test_the_log_goes_on_without_a_reader_that_does_not_answer() -> None:
+    asyncio.run(goes_on_without())
+
+
+async def goes_on_without() -> None:
+    log, reader = Log(chunk_bytes=4096), Asleep()
+    placer = of_keys({("d", "t"): ("id",)}, log)
+    high = EntryPosition(binlog_files()[0].name, 20_000)
+    placer.begin(planned(1, ("d", "t")))
+    await placer.add(planned(1, ("d", "t")), reader, RangeRead(1, 5, 900, NOTHING_SEEN, high, 0.1))
+    while await log.grow(placer) is not None:
+        assert placer.is_void() == bool(reader.placed)
+    assert len(reader.placed) == 1
+    assert isinstance(placer.failure, InstanceNotRunning)
+    assert log.reached is not None
+    assert log.reached > high
