@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -12,6 +12,7 @@ from ray_canal.model.table_event import STATEMENT
 from ray_canal.spark.frames import NOTES, Statements
 from ray_canal.spark.lineage import ENDS, table_events
 from ray_canal.spark.place import order_of
+from ray_canal.spark.prepared import Named, committed
 from ray_canal.spark.state import key_columns
 from ray_canal.views.presence import PRESENT
 
@@ -21,7 +22,11 @@ _BEFORE, _AFTER = 0, 1
 
 
 def scd2(
-    frame: DataFrame, key: Sequence[str] | None = None, *, statements: Statements = "error"
+    frame: DataFrame,
+    key: Sequence[str] | None = None,
+    *,
+    statements: Statements = "error",
+    uncommitted: Collection[Named] = (),
 ) -> DataFrame:
     """Every version of every row in the changes in `frame`: the columns of `after`, and
     `valid_from` (inclusive) and `valid_to` (exclusive), the commit times of the change that made it
@@ -31,6 +36,8 @@ def scd2(
     ends one row and begins another; TRUNCATE, DROP and a RENAME of another table to this name end
     all. What rows were before their first change in `frame` is not in it. Commit times are the
     server's; two changes in one moment leave a version of no length.
+
+    `uncommitted`: XA transactions whose rows do not count, as `Prepared` knows them.
 
     Raises ConfigError: no key, or images that lack columns; UnsupportedEvent: rows were changed by
     a statement of which the log has the text alone, unless `statements` is "ignore".
@@ -43,6 +50,7 @@ def scd2(
             "images of the table lack columns, so its versions are not known: set "
             "binlog_row_image=FULL on the server"
         )
+    frame = committed(frame, uncommitted)
     order = [column.alias(f"order_{n}") for n, column in enumerate(order_of(frame.columns))]
     keys = [f"key_{name}" for name in names]
     changes = frame.drop(*NOTES).where(~F.col("event_type").isin(*ENDS, STATEMENT))

@@ -16,6 +16,7 @@ from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.offline import decode_chunks
 from ray_canal.source.files import BinlogFiles
 from ray_canal.spark.frames import table_name, to_frames
+from ray_canal.spark.history import scd2
 from ray_canal.spark.parquet import ParquetSink, read_changes, read_rows
 from ray_canal.spark.prepared import Named, Outcome, Prepared
 from ray_canal.spark.state import latest
@@ -110,7 +111,7 @@ def rows(frame: Any) -> dict[int, int]:
 
 
 def test_what_was_rolled_back_is_not_in_the_frame(spark, mysql97: Server) -> None:
-    """b8: `latest` of frames, with what messages tell of transactions."""
+    """b8: `latest` and `scd2` of frames, with what messages tell of transactions."""
     writer = Writer(mysql97)
     for name, how in (("back", "ROLLBACK"), ("done", "COMMIT"), ("open", "")):
         key = {"back": 1, "done": 2, "open": 3}[name]
@@ -131,6 +132,9 @@ def test_what_was_rolled_back_is_not_in_the_frame(spark, mysql97: Server) -> Non
         found = latest(frame, uncommitted=prepared.uncommitted)
         assert rows(found) == writer.selected()
         assert rows(latest(frame)) != writer.selected()
+        versions = scd2(frame, uncommitted=prepared.uncommitted)
+        assert rows(versions.where("is_current")) == writer.selected()
+        assert versions.where("id IN (101, 103)").count() == 0
     writer.end("open", "ROLLBACK")
 
 
