@@ -54,6 +54,9 @@ test: setup servers
 test-clusters:
 	+@$(MAKE) --no-print-directory --keep-going --jobs=1 --output-sync=none test-ray test-spark-and-faults
 
+# What runs for seconds is not worth Java's second compiler.
+test-ray test-spark-and-faults: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 test-ray:
 	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/integration $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/test_docs.py $(PYTEST_ARGS)

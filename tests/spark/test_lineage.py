@@ -120,7 +120,9 @@ def test_statements_are_refused(spark, mysql97: Server) -> None:
     assert to_frames(spark, [b for p in parts for b in p], statements="ignore").by_table == {}
 
 
-@pytest.mark.parametrize("kind", ["mysql97", "mariadb", "mysql56"])
+@pytest.mark.parametrize(
+    "kind", ["mysql97", *(pytest.param(k, marks=pytest.mark.soak) for k in ("mariadb", "mysql56"))]
+)
 def test_the_mirror_is_select(
     kind: str, request: pytest.FixtureRequest, spark: Any, tmp_path: Path
 ) -> None:
