@@ -67,6 +67,10 @@ class Proxy:
         self._flips_left -= 1
         return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
+    def retarget(self, target: tuple[str, int]) -> None:
+        """Lead new connections to another server; those that there are stay where they are."""
+        self._target = target
+
     def stall(self, stalled: bool) -> None:
         """Connections stay open and nothing passes, as on a network that drops packets."""
         if stalled:

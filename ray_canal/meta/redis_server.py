@@ -62,9 +62,11 @@ class RedisServer:
             except self._ended:
                 return getattr(self._client, command)(*arguments)
         except self._errors as error:
+            self.close()  # its name may lead to another server: this one was made a replica
             raise MetaUnavailable(f"{self.where} cannot be used: {error}") from None
 
     def close(self) -> None:
+        """End the connection; a later call makes a new one."""
         self._client.close()
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from ray_canal.config import MetaConfig
 from ray_canal.errors import ConfigError, InstanceError, MetaUnavailable
@@ -20,6 +21,8 @@ from ray_canal.meta.backend import MetaBackend
 from ray_canal.meta.open import open_backend, open_schema_store
 from ray_canal.meta.schema_store import SchemaStore
 from tests.meta_conformance import Conformance, Reopen, SchemaConformance, record
+from tests.processes import wait_for
+from tests.proxy import Proxy
 from tests.servers import Server
 from tests.servers.redis import RedisServer, start_redis
 
@@ -152,6 +155,31 @@ def test_what_redis_answered_outlives_its_crash(tmp_path: Path) -> None:
             backend.save("orders", epoch, 1, "lost")
         server.start()
         assert (backend.load("orders"), backend.epoch("orders")) == ({1: "49"}, epoch)
+        backend.close()
+
+
+def test_a_redis_that_was_made_a_replica_is_left(tmp_path: Path) -> None:
+    """After a failover the name of the primary leads to another server, and the old one goes on
+    answering whoever is connected: READONLY, to each ack."""
+    with (
+        start_redis(tmp_path / "old") as old,
+        start_redis(tmp_path / "new") as new,
+        Proxy(("127.0.0.1", old.port)) as proxy,
+    ):
+        backend = open_backend(MetaConfig(backend="redis", address=proxy.address, timeout_s=30.0))
+        epoch = backend.acquire("orders")
+        backend.save("orders", epoch, 1, "before")
+        with redis.Redis(port=old.port) as was, redis.Redis(port=new.port) as becomes:
+            becomes.replicaof("127.0.0.1", old.port)
+            link = "master_link_status"
+            wait_for(lambda: becomes.info("replication").get(link) == "up", 60, "a copy")
+            becomes.replicaof("NO", "ONE")
+            was.replicaof("127.0.0.1", new.port)
+        proxy.retarget(("127.0.0.1", new.port))
+        with pytest.raises(MetaUnavailable, match=r"read only replica|loading|MASTERDOWN"):
+            backend.save("orders", epoch, 1, "refused")
+        backend.save("orders", epoch, 1, "after")
+        assert backend.load("orders") == {1: "after"}
         backend.close()
 
 
