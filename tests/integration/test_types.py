@@ -268,12 +268,16 @@ def test_deep_and_large_documents(mysql97: Server) -> None:
     wide = {f"key {n:05d} é": [n, str(n), None, n / 8] for n in range(20_000)}
     large = [rng.randrange(2**63) for _ in range(40_000)]
     texts = [json.dumps(each, ensure_ascii=False) for each in (deep, wide, large)]
+    opaque = [0, 57, 58, 114, 115, 70_000]
     connection = mysql97.connect()
     mysql97.execute("create table types.doc (id int primary key, j json)", "flush binary logs")
     first = len(mysql97.binlogs()) - 1
     with connection.cursor() as cursor:
         for number, text in enumerate(texts):
             cursor.execute("insert into types.doc values (%s, %s)", (number, text))
+        for number, size in enumerate(opaque, len(texts)):
+            value = f"json_array(cast(repeat('x', {size}) as binary), 1)"
+            cursor.execute(f"insert into types.doc values ({number}, {value})")
         cursor.execute("select cast(j as char) from types.doc order by id")
         wanted = [row[0] for row in cursor.fetchall()]
     connection.close()

@@ -44,6 +44,7 @@ _NULL_WORD, _TRUE_WORD, _FALS_WORD = (
 _BASE64 = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8
 )
+_GROUPS_OF_LINE: Final = 19
 _BASE64_TYPE = np.frombuffer(b"base64:type", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _BLANKS, _QUOTES, _BACKSLASHES, _LOW_BITS, _TO_TOP, _TOPS = (
@@ -293,8 +294,10 @@ def _decimal(src, at, end, out, pos, out_end):
 
 @without_refcounts
 def _base64(kind, src, start, end, out, pos, out_end):
-    """Write any other opaque value: "base64:typeNN:…"."""
-    if pos + 20 + (end - start + 2) // 3 * 4 > out_end:
+    """Write any other opaque value: "base64:typeNN:…", in lines of 76 characters as MySQL's
+    encoder makes them, whose ends are escaped as in any string."""
+    groups = (end - start + 2) // 3
+    if pos + 20 + 4 * groups + 2 * (groups // _GROUPS_OF_LINE) > out_end:
         return NO_SPACE
     out[pos] = 34
     pos = _word(_BASE64_TYPE, out, pos + 1, out_end)
@@ -303,7 +306,13 @@ def _base64(kind, src, start, end, out, pos, out_end):
         return pos
     out[pos] = 58
     pos += 1
+    line_end = start + 3 * _GROUPS_OF_LINE
     for at in range(start, end, 3):
+        if at == line_end:
+            line_end += 3 * _GROUPS_OF_LINE
+            out[pos] = 92
+            out[pos + 1] = 110
+            pos += 2
         left = min(end - at, 3)
         group = np.int64(src[at]) << 16
         if left > 1:

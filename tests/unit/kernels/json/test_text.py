@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import struct
 
@@ -156,6 +157,19 @@ def test_text_that_no_document_has_is_corrupt() -> None:
         document = struct.pack("<HH", 2, 10 + len(document)) + 2 * element + document
     assert text(b"\x02" + document, 100) == NO_SPACE
     assert text(b"\x02" + document, 20_000) == CORRUPT
+
+
+@pytest.mark.parametrize("size", [0, 1, 56, 57, 58, 113, 114, 115, 1000])
+def test_opaque_bytes_are_in_lines_of_76_characters(size: int) -> None:
+    """As MySQL's encoder has them, so that a streamed document is the one that SELECT shows."""
+    data = bytes(range(256)) * 4
+    head = bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
+    shown = base64.b64encode(data[:size]).decode()
+    lines = "\\n".join(shown[at : at + 76] for at in range(0, len(shown), 76))
+    wanted = f'"base64:type15:{lines}"'
+    document = b"\x0f\x0f" + head + data[:size]
+    assert text(document, 2000) == wanted
+    assert text(document, len(wanted) - 1) == NO_SPACE
 
 
 def test_what_grows_most_is_no_corruption() -> None:
