@@ -16,7 +16,7 @@ from ray_canal.binlog.reader import Reader
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.types import mysql
-from ray_canal.types.charsets import charset_of_collation, decode_text
+from ray_canal.types.charsets import charset_of_collation, decode_label
 from ray_canal.types.column_type import MetadataColumn
 from ray_canal.types.registry import field_type
 
@@ -208,7 +208,7 @@ def _labels(
                 number = collations[column] if collations else 0
                 charset = charset_of_collation(number) if number else "utf8mb4"
                 values[column] = tuple(
-                    decode_text(reader.take(reader.packed()), charset)
+                    decode_label(reader.take(reader.packed()), charset)
                     for _ in range(reader.packed())
                 )
     return tuple(values)

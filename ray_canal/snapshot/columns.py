@@ -56,6 +56,7 @@ _NUMBERS = {
     codes.SET: _Number(wire.READ_64, 8, t.LONGLONG, True),
     codes.ENUM: _Number(wire.READ_ENUM, 8, t.LONGLONG, True),
 }
+_SHORT_YEAR = _Number(wire.READ_16, 8, t.LONGLONG, True)
 _MOMENTS = {
     codes.DATE: (wire.READ_DATE, wire.NULL_32, (t.DATE, t.NEWDATE)),
     codes.DATETIME: (wire.READ_DATETIME, wire.NULL_64, (t.DATETIME,)),
@@ -97,7 +98,7 @@ class Selection:
                 "asked for"
             )
         for column, code, result in zip(self.meta.columns, self.plan.codes, found, strict=True):
-            if not _fits(code, result):
+            if not _fits(column, code, result):
                 raise TableMetaMismatch(
                     f"{self.meta.full_name}.{column.name} is {column.mysql_type} in the schema, "
                     f"{t.type_name(result.kind)} in the result"
@@ -123,8 +124,15 @@ def quoted(*names: str) -> str:
     return ".".join("`" + name.replace("`", "``") + "`" for name in names)
 
 
+def _is_short_year(column: ColumnMeta) -> bool:
+    """Tell if SELECT shows two digits of the year, of which the log has four: YEAR(2)."""
+    return column.type_code == t.YEAR and column.mysql_type.lower().startswith("year(2)")
+
+
 def _expression(column: ColumnMeta, code: int) -> str:
     name = quoted(column.name)
+    if _is_short_year(column):
+        return f"(IF({name} < 70, 2000, 1900) + {name}) | 0"
     # The bit operation makes it a BIGINT everywhere: of few digits MariaDB casts to an INT.
     return f"CAST({name} AS UNSIGNED) | 0" if code in _CAST else name
 
@@ -133,7 +141,7 @@ def _line(column: ColumnMeta) -> tuple[int, ...]:
     """A plan's line without its last two fields, as binlog/plan.py has them for row events."""
     code = storage_code(column)
     if code in _NUMBERS:
-        number = _NUMBERS[code]
+        number = _SHORT_YEAR if _is_short_year(column) else _NUMBERS[code]
         return number.read, number.size_bytes, -codes.WIDTH_BYTES[code], code, 0, 0, 0, 0
     if code in _MOMENTS:
         read, null, _ = _MOMENTS[code]
@@ -156,9 +164,9 @@ def _line(column: ColumnMeta) -> tuple[int, ...]:
     return wire.READ_TRANSCODED, PACKED, wire.NULL_OFFSET, code, 0, 0, offset, family
 
 
-def _fits(code: int, result: ResultColumn) -> bool:
+def _fits(column: ColumnMeta, code: int, result: ResultColumn) -> bool:
     if code in _NUMBERS:
-        number = _NUMBERS[code]
+        number = _SHORT_YEAR if _is_short_year(column) else _NUMBERS[code]
         unsigned = bool(result.flags & _UNSIGNED_FLAG)
         return result.kind == number.kind and number.unsigned in (None, unsigned)
     if code in _MOMENTS:

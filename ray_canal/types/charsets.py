@@ -125,3 +125,14 @@ def decode_text(data: bytes, charset: str) -> str:
         parts.append(character(data[at : at + size], name))
         at += size
     return "".join(parts)
+
+
+def decode_label(data: bytes, charset: str) -> str:
+    """Decode a label of an ENUM or SET. With CHARACTER SET binary its bytes are those of the
+    statement that made it, nearly always UTF-8, and that is what SELECT shows."""
+    if canonical(charset) == "binary":
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            pass
+    return decode_text(data, charset)

@@ -197,6 +197,17 @@ def test_versioned_tables_and_sequences(mariadb: Server) -> None:
     assert (row["v"], list(row)) == (2, ["id", "v", "row_start", "row_end"])
 
 
+def test_years_of_two_digits(mariadb: Server) -> None:
+    """The log has four, SELECT shows two."""
+    mariadb.execute(
+        "create or replace database years",
+        "create table years.y (id int primary key, y year(2))",
+        "insert into years.y values (1, '00'), (2, 69), (3, 70), (4, null), (5, 99)",
+    )
+    years = [row["y"] for row in rows_of(mariadb, r"years\..*")["y"]]
+    assert years == [2000, 2069, 1970, None, 1999]
+
+
 def test_long_rows_and_many_packets(server: Server, database: None) -> None:
     """Rows larger than the buffer, and larger than a packet can be (which MySQL 5.6 takes in a
     larger redo log alone)."""

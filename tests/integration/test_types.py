@@ -75,6 +75,26 @@ def test_mariadb_hidden_things(mariadb: Server) -> None:
     assert [row["next_not_cached_value"] for row in found["sq"]] == [1001]
 
 
+@pytest.mark.parametrize("kind", ["mysql97", "mariadb"])
+def test_labels_in_the_set_binary(kind: str, request: pytest.FixtureRequest) -> None:
+    """With row metadata and without it: as SELECT shows them."""
+    server = request.getfixturevalue(kind)
+    server.execute("create database if not exists types")
+    found = received(server, *_binary_labels("known"))
+    with server.without_row_metadata():
+        found |= received(server, *_binary_labels("bare"))
+    rows = [{"id": 1, "e": "é ", "s": ["漢", "ü", "b"]}, {"id": 2, "e": "a", "s": []}]
+    assert found == {"known": rows, "bare": rows}
+
+
+def _binary_labels(table: str) -> tuple[str, ...]:
+    return (
+        f"create table types.{table} (id int primary key, e enum('a', 'é ') character set binary, "
+        "s set('漢', 'ü', 'b') character set binary)",
+        f"insert into types.{table} values (1, 2, 7), (2, 1, 0)",
+    )
+
+
 LONG_KEYS = (
     "create table types.lk (id int primary key, a int, b int, c int, d int, e int, f int, "
     "t text unique, v varchar(900), unique vu (v))",

@@ -27,7 +27,7 @@ from ray_canal.schema.ddl.words import (
     unquoted,
 )
 from ray_canal.types import mysql
-from ray_canal.types.charsets import canonical, char_bytes_max, decode_text
+from ray_canal.types.charsets import canonical, char_bytes_max, decode_label
 from ray_canal.types.column_type import TypeWord
 
 DEFAULT_CHARSET = "utf8mb4"
@@ -167,7 +167,7 @@ def _label_bytes(base: str, digits: str) -> bytes:
 
 def _label(label: str | bytes, charset: str) -> str:
     """A label as the server keeps it: without blanks at its end, if it is a text."""
-    text = label if isinstance(label, str) else decode_text(label, charset or DEFAULT_CHARSET)
+    text = label if isinstance(label, str) else decode_label(label, charset or DEFAULT_CHARSET)
     return text if charset == "binary" else text.rstrip(" ")
 
 

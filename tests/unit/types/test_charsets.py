@@ -7,7 +7,7 @@ from pymysql.charset import _charsets
 
 from ray_canal.errors import UnsupportedEvent
 from ray_canal.types.charset_tables import shared_characters
-from ray_canal.types.charsets import canonical, charset_of_collation, decode_text
+from ray_canal.types.charsets import canonical, charset_of_collation, decode_label, decode_text
 
 
 def test_ids_that_pymysql_knows() -> None:
@@ -27,6 +27,12 @@ def test_mysql8_and_mariadb_ids() -> None:
 
 def test_latin1_is_cp1252_without_holes() -> None:
     assert decode_text(b"\x80\x81\xe9", "latin1") == "€\x81é"
+
+
+def test_labels_of_the_set_binary_are_utf8_where_they_can_be() -> None:
+    assert decode_label("é ".encode(), "binary") == "é "
+    assert decode_label(b"\xe9\xff", "binary") == "éÿ"
+    assert decode_label(b"\xe9", "latin1") == "é"
 
 
 def test_characters_that_a_set_has_twice() -> None:
