@@ -1,0 +1,55 @@
+"""Nodes that read a snapshot's rows die in the midst of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fault.lost_reader import ROWS, TABLES
+from tests.fault.ray_nodes import cluster_environment
+from tests.servers import Server
+
+pytestmark = pytest.mark.soak  # `make soak-fault`
+SOON = {
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+}
+"""The head knows soon that a node is dead, as docs/how-to/cluster.md says."""
+
+
+def run(server: Server, folder: Path, mode: str, how: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fault.lost_reader", server.address, str(folder), mode, how],
+        env={**os.environ, **cluster_environment(), **SOON},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=230,
+        check=True,  # a cluster that does not start is no AssertionError: it is tried once more
+    )
+    answers = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    told: dict[str, Any] = json.loads(answers[-1])  # Ray may say something, too
+    assert (told["state"], told["error"]) == ("done", None), told
+    assert told["at_end"], told
+    return told
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("how", ["one", "read"])
+def test_by_key_it_goes_on_where_it_was_acked(how: str, mysql97: Server, tmp_path: Path) -> None:
+    told = run(mysql97, tmp_path, "keyed", how)
+    assert told["emptied"] == 0
+    assert ROWS < told["read"] < 2 * ROWS
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("how", ["all", "read"])
+def test_of_one_moment_it_begins_again(how: str, mysql97: Server, tmp_path: Path) -> None:
+    told = run(mysql97, tmp_path, "consistent", how)
+    assert told["emptied"] >= 2 * len(TABLES)
