@@ -32,6 +32,9 @@ def cluster_environment() -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": uuid.uuid4().hex,
         "RAY_raylet_start_wait_time_s": "60",  # a machine under load takes its time
+        # A dead node is known sooner: docs/how-to/cluster.md.
+        "RAY_health_check_initial_delay_ms": "1000",
+        "RAY_health_check_period_ms": "1000",
     }
 
 
@@ -74,9 +77,6 @@ class RayNodes:
         self._numbers = itertools.count()
         self._env = {
             **cluster_environment(),
-            # A dead node is known sooner: docs/how-to/cluster.md.
-            "RAY_health_check_initial_delay_ms": "1000",
-            "RAY_health_check_period_ms": "1000",
             "RAY_health_check_timeout_ms": "2000",
             "RAY_health_check_failure_threshold": "3",
             **os.environ,  # a process that joins the cluster itself has its token there

@@ -23,11 +23,10 @@ def run(server: Server, folder: Path, destinations: int, nodes: int) -> dict[str
         "grant select, replication slave, replication client on *.* to canal_moves",
         *(f"create table moves.d{number} (id int primary key)" for number in range(destinations)),
     )
-    sooner = {"RAY_health_check_period_ms": "1000"}  # a dead node is known sooner
     command = [sys.executable, "-m", "tests.fault.moving_nodes", server.address, str(folder)]
     done = subprocess.run(
         [*command, str(destinations), str(nodes)],
-        env={**os.environ, **cluster_environment(), **sooner},
+        env={**os.environ, **cluster_environment()},
         capture_output=True,
         text=True,
         timeout=500,
