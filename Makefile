@@ -42,12 +42,12 @@ demo: setup
 # lowest priority, on the CPUs that these leave, what only computes. The first lane's output is shown as it comes, that of the
 # other when it ends.
 COMPUTING := tests/golden $(addprefix tests/unit/,binlog kernels log schema types verify views)
-WAITING := tests/integration tests/test_docs.py tests/test_site.py tests/unit $(COMPUTING:%=--ignore=%)
+WAITING := tests/unit tests/integration tests/test_docs.py tests/test_site.py $(COMPUTING:%=--ignore=%)
 LANES := test-clusters test-computing
 .PHONY: $(LANES) test-ray test-spark-and-faults
 test: setup servers
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not soak and not benchmark and not ray' $(WAITING) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not soak and not benchmark and not ray' $(WAITING) $(PYTEST_ARGS)
 	@echo "now what needs Ray, then Spark and faults; next to them what computes: types, kernels, simulated schedules, MariaDB 11.8"
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync $(LANES)
 
