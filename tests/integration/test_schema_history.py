@@ -17,6 +17,7 @@ from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import SchemaRecord
 from ray_canal.model.table_meta import ColumnMeta
+from ray_canal.offline import decode_files
 from ray_canal.schema.ddl.column_type import column_meta
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.fit import same_type
@@ -345,3 +346,24 @@ def test_a_part_of_the_log_that_nobody_read(tmp_path: Path) -> None:
                 found += [row["after"] for row in batch.to_pylist()]
         assert found == [{"b": 1, "a": 2}, {"b": 3, "a": 4, "c": 5}]
         catalog.close()
+
+
+def test_a_generated_invisible_key_stays_the_first_column(mysql97: Server) -> None:
+    """Whatever ALTER TABLE says, with the setting on or off, where the log tells no names."""
+    mysql97.execute("CREATE DATABASE IF NOT EXISTS gipk", "FLUSH BINARY LOGS")
+    path = mysql97.binlogs()[-1]
+    with mysql97.without_row_metadata():
+        for mode in (1, 0):
+            mysql97.execute(
+                "DROP TABLE IF EXISTS gipk.t",
+                "SET sql_generate_invisible_primary_key=1",
+                "CREATE TABLE gipk.t (v INT)",
+                f"SET sql_generate_invisible_primary_key={mode}",
+                "ALTER TABLE gipk.t ADD w BIGINT UNSIGNED FIRST, MODIFY v INT FIRST",
+                "INSERT INTO gipk.t (w, v) VALUES (60, 7)",
+            )
+    mysql97.execute("FLUSH BINARY LOGS")
+    found = decode_files([path], tables=r"gipk\.t")
+    rows = [row for batch in found for row in batch["after"].to_pylist() if row is not None]
+    assert rows == [{"my_row_id": 1, "v": 7, "w": 60}] * 2
+    assert mysql97.execute("SELECT my_row_id, w, v FROM gipk.t") == ((1, 60, 7),)

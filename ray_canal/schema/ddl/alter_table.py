@@ -61,6 +61,7 @@ class Alteration:
     new_keys: list[KeyState] = field(default_factory=list)
     new_keys_maybe: list[KeyState] = field(default_factory=list)  # if there is none of their name
     engine: str = ""
+    key_stays_first: bool = True  # a generated invisible key, whatever becomes FIRST
     names_only: bool = True  # the table's definition is not made again
     if_exists: set[str] = field(default_factory=set)  # changes of these may find nothing
     if_not_exists: set[str] = field(default_factory=set)
@@ -88,6 +89,7 @@ def read_alter(words: Words, session: StatementSession) -> Alteration:
                 actions.pop(0)
             continue
         _action(Words(action), action, found, session)
+    found.key_stays_first = not session.dialect.mariadb
     if session.dialect.mariadb is False:  # keys hide nothing there
         found.dropped_keys, found.renamed_keys, found.engine = set(), {}, ""
     return found

@@ -31,6 +31,8 @@ from ray_canal.types import mysql
 from ray_canal.types.charsets import char_bytes_max
 
 _BLOB_ORDER = ("tiny", "", "medium", "long")
+_GENERATED_KEY = "my_row_id"
+"""MySQL's generated invisible primary key (manual, section "Generated Invisible Primary Keys")."""
 
 
 def altered(state: TableState, change: Alteration, database_charset: str) -> TableState:
@@ -46,6 +48,8 @@ def altered(state: TableState, change: Alteration, database_charset: str) -> Tab
     hidden = columns[-2:] if state.hidden_period else []
     columns = columns[: len(columns) - len(hidden)]
     columns = _put_together(columns, change, charset)
+    if change.key_stays_first and _has_generated_key(state):
+        columns.sort(key=lambda column: column.name.lower() != _GENERATED_KEY)
     key = with_periods(change.added_key or set(), change.periods)
     missing = key - {column.name.lower() for column in columns}
     if missing:  # MariaDB: a period that an earlier statement defined
@@ -64,6 +68,19 @@ def altered(state: TableState, change: Alteration, database_charset: str) -> Tab
         keys=_keys(state, change),
     )
     return with_hashes(with_row_end_key(result.with_columns(columns + hidden)))
+
+
+def _has_generated_key(state: TableState) -> bool:
+    """Return whether the first column is a key as MySQL 8.0.30 and later generate it. The server
+    knows it by its looks, too, and keeps it first with the setting off."""
+    first = next(iter(state.columns), None)
+    return (
+        first is not None
+        and first.name.lower() == _GENERATED_KEY
+        and first.mysql_type == "bigint unsigned"
+        and first.is_key
+        and not first.visible
+    )
 
 
 def _row_end(old: str, columns: list[ColumnMeta], change: Alteration) -> str:

@@ -7,7 +7,7 @@ import pytest
 from ray_canal.schema.ddl.alter_table import read_alter
 from ray_canal.schema.ddl.altered import altered
 from ray_canal.schema.ddl.create_table import read_create
-from ray_canal.schema.ddl.words import Words
+from ray_canal.schema.ddl.words import Dialect, Words
 from ray_canal.schema.table_state import DdlNotApplied, StatementSession, TableState
 
 TABLE = (
@@ -28,6 +28,34 @@ def after(actions: str, sql: str = TABLE) -> TableState:
 
 def names(state: TableState) -> str:
     return " ".join(column.name for column in state.columns)
+
+
+GENERATED = (
+    "CREATE TABLE t (my_row_id bigint unsigned NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */,"
+    " a int, b int, PRIMARY KEY (my_row_id))"
+)
+
+
+@pytest.mark.parametrize(
+    ("actions", "mysql", "mariadb"),
+    [
+        ("ADD x int FIRST", "my_row_id x a b", "x my_row_id a b"),
+        ("MODIFY b int FIRST, ADD x int FIRST", "my_row_id x b a", "x b my_row_id a"),
+        ("DROP my_row_id, ADD x int FIRST", "x a b", "x a b"),
+    ],
+)
+def test_a_generated_invisible_key_stays_first(actions: str, mysql: str, mariadb: str) -> None:
+    """As MySQL 9.7 does it; somebody's own key is moved."""
+    assert names(after(actions, GENERATED)) == mysql
+    change = read_alter(Words(f"t {actions}"), StatementSession("s", dialect=Dialect(mariadb=True)))
+    assert names(altered(table(GENERATED), change, "utf8mb4")) == mariadb
+
+
+@pytest.mark.parametrize("given", ["bigint unsigned", "/*!80023 INVISIBLE */", "PRIMARY KEY"])
+def test_a_key_of_that_name_that_was_declared_does_not(given: str) -> None:
+    other = {"bigint unsigned": "int unsigned", "PRIMARY KEY": "KEY"}.get(given, "")
+    state = after("ADD x int FIRST", GENERATED.replace(given, other))
+    assert names(state) == "x my_row_id a b"
 
 
 @pytest.mark.parametrize(
