@@ -54,9 +54,9 @@ def check_magic(path: Path, head: bytes) -> None:
         ).at(path.name, 0)
 
 
-def first_event(file: FileIO) -> bytes:
-    """Return the first event of a binlog file, its FORMAT_DESCRIPTION."""
-    file.seek(BINLOG_START)
+def format_event(file: FileIO, at: int = BINLOG_START) -> bytes:
+    """Return a FORMAT_DESCRIPTION event of a binlog file; the first event is one."""
+    file.seek(at)
     event = file.read(_FORMAT_EVENT_BYTES_MAX)
     return event[: int.from_bytes(event[9:13], "little")]
 

@@ -2,7 +2,8 @@
 
 Finding them looks at event headers alone (kernels/framing/scan.py), in the file as it is mapped. No
 transaction spans two files, and none two ranges: so nothing has to be carried into a range but the
-file's format, and the schemas of its tables.
+format of its events, and the schemas of its tables. A relay log has several formats: the replica's
+own and, behind it, those of its source, whose `binlog_checksum` may be another one.
 """
 
 from __future__ import annotations
@@ -25,20 +26,24 @@ from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing import scan as walk
 from ray_canal.model.arrays import Bytes, Int64s
 from ray_canal.model.position import BINLOG_START
-from ray_canal.source.binlog_files import MAGIC, check_magic, first_event
+from ray_canal.source.binlog_files import MAGIC, check_magic, format_event
 
 _READ_BYTES = 256 << 10
 _STATEMENT_BYTES = 1 << 20
 """About so much of a file is read for a statement in it."""
+_RELAY_LOG_FLAG = 0x40
+"""LOG_EVENT_RELAY_LOG_F: a replica has made the event for its relay log (MySQL's log_event.h)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes [begin, end) of a binlog file: whole transactions."""
+    """Bytes [begin, end) of a binlog file: whole transactions. `format_at`: where the
+    FORMAT_DESCRIPTION is that holds there."""
 
     path: str
     begin: int
     end: int
+    format_at: int = BINLOG_START
 
     @property
     def size_bytes(self) -> int:
@@ -63,29 +68,62 @@ def ranges_of(path: Path, range_bytes: int, event_bytes_max: int) -> FileRanges:
     out what is wrong with it. Raises PositionNotFound, CorruptEvent, UnsupportedEvent: it is no
     binlog file that can be read.
     """
-    try:
-        with FileIO(path) as file:
-            check_magic(path, file.read(len(MAGIC)))
-            # A private mapping that could be written: kernels are compiled for such arrays.
-            data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
-    except OSError as error:
-        raise PositionNotFound(f"cannot read {path}: {error.strerror}") from error
+    data = _mapped(path)
     range_bytes = -(-data.size // max(1, round(data.size / range_bytes)))
-    ranges, statements = list[FileRange](), list[FileRange]()
+    ranges, statements, formats = list[FileRange](), list[FileRange](), list[int]()
     begin = at = BINLOG_START
-    for end, has_statement in _walked(data, min(range_bytes, _STATEMENT_BYTES), event_bytes_max):
+    step_bytes = min(range_bytes, _STATEMENT_BYTES)
+    for end, has_statement in _walked(data, step_bytes, event_bytes_max, formats):
         if has_statement:
-            statements.append(FileRange(str(path), at, end))
+            statements.append(FileRange(str(path), at, end, _last_before(formats, at)))
         at = end
         if end - begin >= range_bytes or end == data.size:
-            ranges.append(FileRange(str(path), begin, end))
+            ranges.append(FileRange(str(path), begin, end, _last_before(formats, begin)))
             begin = end
     return FileRanges(tuple(ranges), tuple(statements))
 
 
-def _walked(data: Bytes, step_bytes: int, event_bytes_max: int) -> Iterator[tuple[int, bool]]:
+def begin_within(cutter: ChunkCutter, file: FileIO, format_at: int) -> None:
+    """Have a cutter know what holds for events in the middle of a file, which stays at some place.
+    Raises as `ChunkCutter.set_format`."""
+    cutter.set_format(format_event(file))  # it tells when the file was made
+    if format_at > BINLOG_START:
+        cutter.set_format(format_event(file, format_at))
+
+
+def format_place(path: Path, file: FileIO, position: int, event_bytes_max: int) -> int:
+    """Return where the FORMAT_DESCRIPTION is that holds at a position of a file: the first event of
+    all files but relay logs, which are walked up to there. Raises PositionNotFound, CorruptEvent:
+    it is no binlog file."""
+    if not int.from_bytes(format_event(file)[17:19], "little") & _RELAY_LOG_FLAG:
+        return BINLOG_START
+    formats = list[int]()
+    for end, _ in _walked(_mapped(path), _STATEMENT_BYTES, event_bytes_max, formats):
+        if end >= position:
+            break
+    return _last_before(formats, position)
+
+
+def _last_before(formats: list[int], position: int) -> int:
+    return max((at for at in formats if at < position), default=BINLOG_START)
+
+
+def _mapped(path: Path) -> Bytes:
+    try:
+        with FileIO(path) as file:
+            check_magic(path, file.read(len(MAGIC)))
+            # A private mapping that could be written: kernels are compiled for such arrays.
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+    except OSError as error:
+        raise PositionNotFound(f"cannot read {path}: {error.strerror}") from error
+
+
+def _walked(
+    data: Bytes, step_bytes: int, event_bytes_max: int, formats: list[int]
+) -> Iterator[tuple[int, bool]]:
     """Yield places about so far apart where a transaction ends, and the file's end; and whether a
-    statement that may change schemas lies before each of them."""
+    statement that may change schemas lies before each of them. `formats` gets the places of the
+    FORMAT_DESCRIPTION events that were walked over."""
     state = np.zeros(walk.STATE_SIZE, np.int64)
     state[walk.AT] = state[walk.POSITION] = BINLOG_START
     state[walk.EVENT_BYTES_MAX] = event_bytes_max
@@ -104,13 +142,13 @@ def _walked(data: Bytes, step_bytes: int, event_bytes_max: int) -> Iterator[tupl
             if at >= full_at and (code == walk.FULL or is_between):
                 yield at, has_statement
                 has_statement, full_at = False, at + step_bytes
-        elif code != walk.SPECIAL or not _passed(data, state):
+        elif code != walk.SPECIAL or not _passed(data, state, formats):
             break
     if full_at - step_bytes < data.size:
         yield data.size, has_statement
 
 
-def _passed(data: Bytes, state: Int64s) -> bool:
+def _passed(data: Bytes, state: Int64s, formats: list[int]) -> bool:
     """Pass over an event that the kernel leaves to its caller; False: nothing behind it can be
     walked."""
     at = int(state[walk.AT])
@@ -121,6 +159,7 @@ def _passed(data: Bytes, state: Int64s) -> bool:
             learn_format(state, parse_format_description(data[at : at + length].tobytes()))
         except DecodeError:
             return False
+        formats.append(at)
     elif kind == event_types.MARIADB_START_ENCRYPTION:
         return False
     state[walk.AT] += length
@@ -148,7 +187,7 @@ def range_chunks(
                 f"{path} has become shorter than {wanted.end} bytes since its ranges were found"
             ).at(path.name, wanted.begin)
         if wanted.begin > BINLOG_START:
-            cutter.set_format(first_event(file))
+            begin_within(cutter, file, wanted.format_at)
         file.seek(wanted.begin)
         left = wanted.size_bytes
         while left:

@@ -22,7 +22,8 @@ from ray_canal.model.position import (
     utc_text,
 )
 from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
-from ray_canal.source.binlog_files import MAGIC, check_magic, first_event, list_binlogs
+from ray_canal.source.binlog_files import MAGIC, check_magic, format_event, list_binlogs
+from ray_canal.source.file_ranges import begin_within, format_place
 from ray_canal.source.port import Decided, SourceStatus, nothing
 from ray_canal.source.start.decision import configured_start
 from ray_canal.source.start.files_log import FilesLog
@@ -150,7 +151,8 @@ class BinlogFiles:
             ).at(path.name, position)
         self._cutter.begin_file(path.name, position)
         if position > BINLOG_START:
-            self._cutter.set_format(first_event(file))
+            limit = self._config.event_bytes_max
+            begin_within(self._cutter, file, format_place(path, file, position, limit))
             file.seek(position)
 
     def read(self, linger_s: float, wait_s: float) -> RawChunk | None:
@@ -270,7 +272,7 @@ def _refuse_absent(place: EntryPosition, paths: list[Path]) -> None:
     if not place.created_s:
         return
     with FileIO(path) as file:
-        created_s = int.from_bytes(first_event(file)[:4], "little")
+        created_s = int.from_bytes(format_event(file)[:4], "little")
     if created_s != place.created_s:
         raise PositionNotFound(
             f"{path} was created {utc_text(created_s)}, and the cursor is in a file of "

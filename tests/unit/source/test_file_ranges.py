@@ -9,7 +9,7 @@ import pytest
 from ray_canal.demo import binlog_files
 from ray_canal.errors import CorruptEvent, PositionNotFound
 from ray_canal.source.file_ranges import FileRange, range_chunks, ranges_of
-from tests.unit.source.test_files import binlog, xid
+from tests.unit.source.test_files import binlog, relay_log, xid
 
 LIMIT = 1 << 30
 MIB = 1 << 20
@@ -83,3 +83,16 @@ def test_a_file_that_was_cut_since_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(PositionNotFound, match="shorter"):
         list(range_chunks(last, 4096, LIMIT))
+
+
+def test_a_range_of_a_relay_log_has_its_sources_format(tmp_path: Path) -> None:
+    path = tmp_path / "relay-bin.000002"
+    path.write_bytes(relay_log())
+    found = ranges_of(path, 200, LIMIT)
+    assert len({each.format_at for each in found.ranges}) == 3
+    read = b"".join(
+        chunk.data.tobytes() for each in found.ranges for chunk in range_chunks(each, 4096, LIMIT)
+    )
+    (whole,) = ranges_of(path, MIB, LIMIT).ranges
+    assert read == b"".join(chunk.data.tobytes() for chunk in range_chunks(whole, 4096, LIMIT))
+    assert (read.count(xid(1)), read.count(xid(1, checksum=False))) == (1, 1)

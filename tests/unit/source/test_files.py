@@ -21,25 +21,36 @@ from ray_canal.source.checks import check_source
 from ray_canal.source.files import BinlogFiles
 
 
-def event(kind: int, body: bytes, timestamp: int = 1) -> bytes:
-    bare = struct.pack("<IBIIIH", timestamp, kind, 1, 23 + len(body), 0, 0) + body
+def event(kind: int, body: bytes, timestamp: int = 1, flags: int = 0) -> bytes:
+    bare = struct.pack("<IBIIIH", timestamp, kind, 1, 23 + len(body), 0, flags) + body
     return bare + struct.pack("<I", zlib.crc32(bare))
 
 
-def format_event() -> bytes:
+def format_event(checksum: bool = True, flags: int = 0, timestamp: int = 1) -> bytes:
     lengths = bytes(
         [56, 13, 0, 8, 0, 18, 0, 4, 4, 4, 4, 18, 0, 0, 95, 0, 4, 26, 8, 0, 0, 0, 8, 8, 8]
     )
     head = struct.pack("<H50sIB", 4, b"8.0.30", 0, 19)
-    return event(15, head + lengths + b"\x01")
+    return event(15, head + lengths + bytes([checksum]), timestamp, flags)
 
 
-def xid(number: int) -> bytes:
-    return event(16, struct.pack("<Q", number))
+def xid(number: int, checksum: bool = True) -> bytes:
+    body = struct.pack("<Q", number)
+    bare = struct.pack("<IBIIIH", 1, 16, 1, 19 + len(body), 0, 0) + body
+    return event(16, body) if checksum else bare
 
 
 def binlog(*events: bytes) -> bytes:
     return b"\xfebin" + format_event() + b"".join(events)
+
+
+def relay_log() -> bytes:
+    """The replica's own format, then two of its source: checksums on, off, on."""
+    parts = [b"\xfebin", format_event(flags=0x40, timestamp=9)]
+    for number, checksum in enumerate((False, True), 1):
+        parts += [format_event(checksum, timestamp=number)]
+        parts += [xid(each, checksum) for each in range(50)]
+    return b"".join(parts)
 
 
 def source(*files: Path, chunk_bytes: int = 1 << 16, **settings: Any) -> BinlogFiles:
@@ -71,6 +82,18 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "bin.index").write_text("x")
     (tmp_path / "other.000001").write_text("no binlog")
     return tmp_path
+
+
+def test_a_relay_log_goes_on_in_the_format_that_holds_there(tmp_path: Path) -> None:
+    path, data = tmp_path / "relay-bin.000002", relay_log()
+    path.write_bytes(data)
+    for checksum in (False, True):
+        found = source(path)
+        found.open(EntryPosition(path.name, at := data.index(xid(40, checksum))))
+        chunks = drain(found)
+        assert chunks[0].head.has_checksum == checksum
+        assert b"".join(chunk.data.tobytes() for chunk in chunks) == data[at:]
+        found.close()
 
 
 def test_a_directory_is_read_in_order_of_numbers(folder: Path) -> None:
