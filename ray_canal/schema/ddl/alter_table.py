@@ -61,7 +61,8 @@ class Alteration:
     new_keys: list[KeyState] = field(default_factory=list)
     new_keys_maybe: list[KeyState] = field(default_factory=list)  # if there is none of their name
     engine: str = ""
-    key_stays_first: bool = True  # a generated invisible key, whatever becomes FIRST
+    # A generated invisible key does, whatever becomes FIRST; that is no change.
+    key_stays_first: bool = field(default=True, compare=False)
     names_only: bool = True  # the table's definition is not made again
     if_exists: set[str] = field(default_factory=set)  # changes of these may find nothing
     if_not_exists: set[str] = field(default_factory=set)
