@@ -17,6 +17,7 @@ LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _ROOT = "ray_canal"
+_HANDLER = "ray_canal: standard error"
 _of_process: dict[str, Any] = {}
 _ids: ContextVar[Mapping[str, Any]] = ContextVar("ids of log lines", default={})  # noqa: B039
 
@@ -91,16 +92,13 @@ class TextLines(logging.Formatter):
         return super().format(record) + (f" [{told}]" if told else "")
 
 
-class _Ours(logging.StreamHandler[Any]):
-    """The handler that `write_to_stderr` sets, so that it sets one."""
-
-
 def write_to_stderr(log_format: LogFormat, level: LogLevel = "info") -> None:
     """Write this process's log to its standard error (on Ray: `ray logs`)."""
     logger = logging.getLogger(_ROOT)
-    for each in [each for each in logger.handlers if isinstance(each, _Ours)]:
+    for each in [each for each in logger.handlers if each.name == _HANDLER]:
         logger.removeHandler(each)
-    handler = _Ours()
+    handler = logging.StreamHandler()
+    handler.name = _HANDLER
     if log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:

@@ -19,6 +19,7 @@ from tests.unit.tidy_tables import (
     LONG_MODULES,
     MANY_PARAMETERS,
     MODULE_LINES_MAX,
+    OF_LATER_PYTHONS,
     OPTIONS_ARE_PARAMETERS,
     PARAMETERS_MAX,
     TESTED_ELSEWHERE,
@@ -360,6 +361,18 @@ def test_banned_words(folder: str, pattern: str, instead: str) -> None:
         for number, line in enumerate(code.splitlines(), 1):
             if re.search(pattern, line.partition("#")[0]):
                 wrong.append(f"{name_of(path)}.py:{number}: {line.strip()}: {instead}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("pattern", OF_LATER_PYTHONS)
+def test_python_310_is_enough(pattern: str) -> None:
+    wrong = [
+        f"{path}:{number}: {line.strip()}"
+        for folder in ("ray_canal", "jobs", "tests", "benchmarks")
+        for path in modules(ROOT / folder)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(pattern, line)
+    ]
     assert not wrong, "\n".join(wrong)
 
 

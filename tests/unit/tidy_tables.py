@@ -35,6 +35,13 @@ BANNED_WORDS = (
     ("ray_canal", r"\bexcept:\s*$", "name the exceptions"),
     ("ray_canal", r"(?<![.\w])print\(", "the command line echoes, the rest logs"),
 )
+OF_LATER_PYTHONS = (
+    # what Python 3.10 lacks and no type checker tells
+    r"\blogging\.(StreamHandler|LoggerAdapter)\[",
+    r"\basyncio\.(timeout|timeout_at|TaskGroup|Runner|Barrier)\(",
+    r"\bfrom datetime import .*\bUTC\b|\bdatetime\.UTC\b|\bExceptionGroup\(",
+    r"\bfrom (enum|typing) import .*\b(StrEnum|Self|Unpack|NotRequired|assert_never|override)\b",
+)
 BANNED_BUT_HERE = {
     ("actors/runtime", r"\bray\.put\("),  # in the process whose log it is
 }
