@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from ray_canal.config.section import FilePath, SecretText, Section, TlsConfig, host_port_of
+from ray_canal.config.times import iso_time
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
@@ -112,8 +112,8 @@ class SourceConfig(Section):
         text = self.timestamp.strip()
         if text.isdigit():
             return int(text) * 1000
-        try:  # Python 3.10 does not take Z
-            time = dt.datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text))
+        try:
+            time = iso_time(text)
         except ValueError:
             raise ValueError(
                 f'timestamp {text!r}: expected "2026-10-01T08:00:00.123456+00:00" or milliseconds'

@@ -31,18 +31,21 @@ BANNED_WORDS = (
     ("ray_canal/actors", r"\bray\.put\(", "return it: what is put in an actor dies with the actor"),
     ("ray_canal", r"\bwait_for\(", "`wait_with_timeout` of destination/wakeup.py"),
     ("ray_canal", r"\bbreakpoint\(|\bpdb\b", "remove it"),
+    ("ray_canal", r"\bfromisoformat\(", "`iso_time` of config/times.py"),
     ("ray_canal", r"\bassert (?!.* is not None\b|isinstance\()", "raise an error of errors.py"),
     ("ray_canal", r"\bexcept:\s*$", "name the exceptions"),
     ("ray_canal", r"(?<![.\w])print\(", "the command line echoes, the rest logs"),
 )
 OF_LATER_PYTHONS = (
     # what Python 3.10 lacks and no type checker tells
+    r"\.to_bytes\((?!.*(big|little|order))",
     r"\blogging\.(StreamHandler|LoggerAdapter)\[",
     r"\basyncio\.(timeout|timeout_at|TaskGroup|Runner|Barrier)\(",
     r"\bfrom datetime import .*\bUTC\b|\bdatetime\.UTC\b|\bExceptionGroup\(",
     r"\bfrom (enum|typing) import .*\b(StrEnum|Self|Unpack|NotRequired|assert_never|override)\b",
 )
 BANNED_BUT_HERE = {
+    ("config/times", r"\bfromisoformat\("),
     ("actors/runtime", r"\bray\.put\("),  # in the process whose log it is
 }
 

@@ -162,7 +162,8 @@ def _label_bytes(base: str, digits: str) -> bytes:
         number = int(digits, 16 if base == "x" else 2)
     except ValueError:
         raise ConfigError(f"label that is no number: {base}'{digits}'") from None
-    return number.to_bytes((len(digits) + (1 if base == "x" else 7)) // (2 if base == "x" else 8))
+    each = 2 if base == "x" else 8
+    return number.to_bytes(-(-len(digits) // each), "big")
 
 
 def _label(label: str | bytes, charset: str) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.config import InstanceConfig, SourceConfig
+from ray_canal.config.times import iso_time
 from ray_canal.errors import ConfigError, ConnectionLost, PositionNotFound, PositionPurged
 from ray_canal.model.gtid import GtidSet, MariadbGtid
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity, utc_text
@@ -60,8 +61,8 @@ def parse_place(text: str) -> dict[str, Any]:
 
 def _time(text: str) -> dt.datetime:
     """Return a time's microseconds. Raises ConfigError."""
-    try:  # Python 3.10 does not take Z
-        time = dt.datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text))
+    try:
+        time = iso_time(text)
     except ValueError:
         time = dt.datetime.min
     if time.tzinfo is None:
