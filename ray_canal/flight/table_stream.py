@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -67,7 +68,11 @@ class TableStream:
         Raises ConsumerError: another stream of this subscriber is being read.
         """
         if not self._reading.acquire(blocking=False):
-            raise ConsumerError("a stream of this subscriber is being read; end it first")
+            # pyarrow 25, the last one for Python 3.10, leaves a stream whose client went away to
+            # the collector of cycles.
+            gc.collect()
+            if not self._reading.acquire(blocking=False):
+                raise ConsumerError("a stream of this subscriber is being read; end it first")
         rollbacks, is_whole = self._rollbacks, False
         try:
             yield from self._until(wait_s, rows_max, rollbacks)
