@@ -99,7 +99,7 @@ def _decimal(r: Random) -> Kind:
     def literal(r: Random) -> str:
         digits = r.choice([precision, precision, r.randint(1, precision)])
         number = r.choice([10**digits - 1, r.randrange(10**digits), 10 ** (digits - 1), 0])
-        with decimal.localcontext(prec=70):
+        with decimal.localcontext(decimal.Context(prec=70)):
             return format(decimal.Decimal(r.choice([1, -1]) * number).scaleb(-scale), "f")
 
     return Kind(f"decimal({precision},{scale})", literal)

@@ -39,6 +39,7 @@ BANNED_WORDS = (
 OF_LATER_PYTHONS = (
     # what Python 3.10 lacks and no type checker tells
     r"\.to_bytes\((?!.*(big|little|order))",
+    r"\blocalcontext\(\w+=",
     r"\blogging\.(StreamHandler|LoggerAdapter)\[",
     r"\basyncio\.(timeout|timeout_at|TaskGroup|Runner|Barrier)\(",
     r"\bfrom datetime import .*\bUTC\b|\bdatetime\.UTC\b|\bExceptionGroup\(",
