@@ -64,6 +64,9 @@ class StageActor:
         take_over(terms)
         tell(logger, "stage", "the %s has begun", stage, stage=stage, pid=os.getpid())
 
+    def alive(self) -> None:
+        """Answer: this process is not stopped. Runs next to everything else, every few seconds."""
+
 
 def take_over(terms: LogTerms | None) -> None:
     """Log as the process does that has begun this stage or task."""

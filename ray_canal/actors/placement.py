@@ -22,6 +22,11 @@ CONTROL_GROUP = "control"
 HEALTH_GROUP = "health"
 
 
+def ask_alive(actor: Any) -> Any:
+    """Ask a stage's actor whether its process runs; return the reference of its answer."""
+    return actor.alive.options(concurrency_group=HEALTH_GROUP).remote()
+
+
 def outliving(name: str, namespace: str, where: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return the options of an actor that outlives who makes it, is made once, and is restarted by
     Ray indefinitely; its constructor is its recovery."""

@@ -48,9 +48,6 @@ class _Reading(StageActor):
         """Take the secrets that the configuration refers to."""
         kept_secrets.remember(told)
 
-    def alive(self) -> None:
-        """Return: its process runs."""
-
 
 class RangeRows(_Reading):
     """A `RowReader`: connects when it is first asked."""

@@ -10,7 +10,7 @@ from typing import Any
 import ray
 
 from ray_canal.actors.answers import answered, unwrap_ray_error
-from ray_canal.actors.placement import CONTROL_GROUP, HEALTH_GROUP
+from ray_canal.actors.placement import CONTROL_GROUP, ask_alive
 from ray_canal.actors.row_readers import Announced, MomentRows, PlacedRows, RangeRows
 from ray_canal.actors.upstream import stages
 from ray_canal.binlog.chunk import ChunkInfo
@@ -39,7 +39,7 @@ class RowReaderProcess:
         try:
             while not (await asyncio.wait({reading}, timeout=self._limit_s / 5))[0]:
                 if self._begun.done():  # else no node has room for it yet, perhaps
-                    await self._answer(_health(self._actor))
+                    await self._answer(ask_alive(self._actor))
             found, self._pieces[order.number] = reading.result()
         finally:
             reading.cancel()
@@ -87,7 +87,7 @@ class MomentReaderProcess:
         coming = self._actor.next.remote()
         while True:
             while not ray.wait([coming], timeout=self._limit_s / 5)[0]:
-                _answer(_health(self._actor), self._limit_s)
+                _answer(ask_alive(self._actor), self._limit_s)
             found: Announced | None = _answer(coming)
             if found is None:
                 return
@@ -113,11 +113,6 @@ class RowsElsewhere:
         reply, chunk = method.remote(self.number, place)
         placed: PlacedRows = _answer(reply, self.limit_s)
         return placed.info, chunk if placed.chunk is None else placed.chunk
-
-
-def _health(actor: Any) -> Any:
-    """Ask whether the actor's process runs."""
-    return actor.alive.options(concurrency_group=HEALTH_GROUP).remote()
 
 
 def _asleep(limit_s: float) -> InstanceNotRunning:

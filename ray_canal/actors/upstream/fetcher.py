@@ -21,5 +21,5 @@ class FetcherActor(StageActor, fetcher.Fetcher):
         kept_secrets.remember(told)
 
     def alive(self) -> None:
-        """Answer: this process is not stopped. Runs next to everything else, every few seconds."""
+        """Answer, and give memory back that nobody has used for a while."""
         give_up_unused()

@@ -35,9 +35,6 @@ class Parser(StageActor):
         """Give the parser its schemas; return new records. See destination/parsing.py."""
         return begin(self._parser, cursors, records, start, identity)
 
-    def alive(self) -> None:
-        """Answer: this process is not stopped. Runs concurrently with everything else."""
-
     def parse(self, raw: RawChunk) -> ParsedChunk:
         """Walk one chunk. Raises CanalError only when nothing of it could be used."""
         return self._parser.parse(raw)

@@ -21,9 +21,6 @@ class TransactionBufferActor(StageActor):
         config = InstanceConfig.model_validate_json(config_json)
         self._buffer = TransactionBuffer.configured(config, start, gtid_set)
 
-    def alive(self) -> None:
-        """Answer: this process is not stopped. Runs next to everything else."""
-
     def add(self, info: ChunkInfo) -> LogChunk:
         """Take the next chunk's info; see TransactionBuffer.add."""
         began_s = time.perf_counter()

@@ -22,7 +22,7 @@ import ray
 
 from ray_canal.actors.answers import answered
 from ray_canal.actors.log_settings import log_terms
-from ray_canal.actors.placement import CONTROL_GROUP, HEALTH_GROUP
+from ray_canal.actors.placement import CONTROL_GROUP, ask_alive
 from ray_canal.actors.upstream import stages
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
@@ -104,8 +104,7 @@ def _answer(method: Any) -> Answer:
 
 
 def _is_alive(actor: Any) -> Awaitable[object]:
-    reply = actor.alive.options(concurrency_group=HEALTH_GROUP).remote()
-    return asyncio.wrap_future(reply.future())
+    return asyncio.wrap_future(ask_alive(actor).future())
 
 
 def whole_call(report: FetchReport, took_s: float) -> FetchReport:
