@@ -129,6 +129,10 @@ def _is_short_year(column: ColumnMeta) -> bool:
     return column.type_code == t.YEAR and column.mysql_type.lower().startswith("year(2)")
 
 
+def _number(column: ColumnMeta, code: int) -> _Number:
+    return _SHORT_YEAR if _is_short_year(column) else _NUMBERS[code]
+
+
 def _expression(column: ColumnMeta, code: int) -> str:
     name = quoted(column.name)
     if _is_short_year(column):
@@ -141,7 +145,7 @@ def _line(column: ColumnMeta) -> tuple[int, ...]:
     """A plan's line without its last two fields, as binlog/plan.py has them for row events."""
     code = storage_code(column)
     if code in _NUMBERS:
-        number = _SHORT_YEAR if _is_short_year(column) else _NUMBERS[code]
+        number = _number(column, code)
         return number.read, number.size_bytes, -codes.WIDTH_BYTES[code], code, 0, 0, 0, 0
     if code in _MOMENTS:
         read, null, _ = _MOMENTS[code]
@@ -166,7 +170,7 @@ def _line(column: ColumnMeta) -> tuple[int, ...]:
 
 def _fits(column: ColumnMeta, code: int, result: ResultColumn) -> bool:
     if code in _NUMBERS:
-        number = _SHORT_YEAR if _is_short_year(column) else _NUMBERS[code]
+        number = _number(column, code)
         unsigned = bool(result.flags & _UNSIGNED_FLAG)
         return result.kind == number.kind and number.unsigned in (None, unsigned)
     if code in _MOMENTS:
