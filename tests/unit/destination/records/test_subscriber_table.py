@@ -13,7 +13,7 @@ from ray_canal.destination.state import DestinationState, new_state
 from ray_canal.errors import InstanceRestarted, MetaUnavailable, NotSubscribed, SubscriberReplaced
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
-from tests.local_destination import instance, meta_away, run
+from tests.local_destination import instance, meta_away, run, until
 from tests.local_runtime import LocalRuntime
 
 HERE = SourceIdentity("db:3306", "uuid-a")
@@ -81,10 +81,7 @@ def test_a_cancelled_caller_leaves_record_and_memory_alike(tmp_path: Path) -> No
         saving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await saving
-        for _ in range(3000):
-            if 7 in state.subscribers.known:
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: 7 in state.subscribers.known)
         assert 7 in await state.records.cursors.load()
         await state.records.close()
 
