@@ -16,12 +16,8 @@ from tests.fault.ray_nodes import cluster_environment
 from tests.servers import Server
 
 pytestmark = pytest.mark.soak  # `make soak-fault`
-SOON = {
-    "RAY_health_check_initial_delay_ms": "1000",
-    "RAY_health_check_period_ms": "1000",
-    "RAY_health_check_failure_threshold": "3",
-}
-"""The head knows soon that a node is dead, as docs/how-to/cluster.md says."""
+SOON = {"RAY_health_check_failure_threshold": "3"}
+"""With those of `cluster_environment` the head knows soon that a node is dead."""
 
 
 def run(server: Server, folder: Path, mode: str, how: str) -> dict[str, Any]:
