@@ -126,14 +126,14 @@ class StoreActor:
 
     async def renew(self, destination: str) -> None:
         """Stop a destination and begin it again, as its place says now."""
-        await self.drop(destination)
+        await self.drop(destination, for_good=False)
         await self._take_up(destination)
 
-    async def drop(self, destination: str) -> None:
-        """Stop a destination and forget it."""
+    async def drop(self, destination: str, for_good: bool = True) -> None:
+        """Stop a destination and forget it; see DestinationApi.stop."""
         store = self._destinations.pop(destination, None)
         if store is not None:
-            await store.stop()
+            await store.stop(for_good=for_good)
 
     async def stop(self) -> None:
         """Stop them all."""

@@ -212,6 +212,7 @@ class DestinationApi(Protocol):
         """Look for chunks that a client could not read."""
         raise NotImplementedError
 
-    async def stop(self) -> None:
-        """End the destination here. Nothing acked is lost."""
+    async def stop(self, *, for_good: bool = True) -> None:
+        """End the destination here. Nothing acked is lost. `for_good`: somebody has stopped it; else
+        it goes on elsewhere, or here with another configuration."""
         raise NotImplementedError

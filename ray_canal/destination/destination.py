@@ -216,8 +216,8 @@ class Destination:
         if self.state.log.pipeline is not None:
             await self.state.log.pipeline.check(references)
 
-    async def stop(self) -> None:
+    async def stop(self, *, for_good: bool = True) -> None:
         for beat in self._beats:
             beat.cancel()
         await asyncio.gather(*self._beats, return_exceptions=True)
-        await self._lifecycle.stop()
+        await self._lifecycle.stop(for_good=for_good)

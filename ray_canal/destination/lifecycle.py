@@ -344,16 +344,17 @@ class Lifecycle:
             self.begin()
         return records.filter.now.model_dump()
 
-    async def stop(self) -> None:
-        """End the upstream and release the records. Nothing acked is lost."""
+    async def stop(self, *, for_good: bool = True) -> None:
+        """End the upstream and release the records. Nothing acked is lost. Not `for_good`: the
+        destination goes on in another life, with the log of nobody from where that began."""
         async with self._changing:
-            await self._stop()
+            await self._stop(for_good)
 
-    async def _stop(self) -> None:
+    async def _stop(self, for_good: bool) -> None:
         await self._supervisor.end()
         await self._close_pipelines()
         records, epoch = self._state.records, self._state.guard.epoch
-        if epoch:
+        if epoch and for_good:
             with contextlib.suppress(CanalError):  # who starts it again says where
                 await records.cursors.run(records.start.forget, epoch)
         await self._supervisor.set(STOPPED, InstanceNotRunning("the destination was stopped"))

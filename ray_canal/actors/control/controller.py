@@ -154,24 +154,23 @@ class Controller:
 
     async def stop(self, destination: str) -> None:
         """Stop a destination: its pipeline is closed, its cursors stay. Raises InstanceNotFound."""
-        await self._stop(destination)
+        await self._stop(destination, for_good=True)
         if self._places.get(destination) is None:  # else somebody has started it meanwhile
             await self._succession.keep({destination: STOPPED})
 
-    async def _stop(self, destination: str) -> None:
+    async def _stop(self, destination: str, *, for_good: bool) -> None:
         place = self._places.get(destination)
         self._places.remove(destination)
         self._homes.loads.forget(destination)
-        if place is not None:
-            kept_secrets.drop(place.secrets)
-        actor = None
-        if place is not None:
-            actor = registry.find_store_process(place.process, self._namespace)
-        if place is None or actor is None:
+        if place is None:
             raise InstanceNotFound(f"no destination {destination!r} is running in this cluster")
+        kept_secrets.drop(place.secrets)
+        actor = registry.find_store_process(place.process, self._namespace)
+        if actor is None:  # its node has ended, and no other one fits: nothing runs that could stop
+            return
         dropped = False
         with contextlib.suppress(*ACTOR_AWAY, asyncio.TimeoutError):
-            reply = actor.drop.remote(destination)
+            reply = actor.drop.remote(destination, for_good)
             await answered(self._stall_s, reply)
             dropped = True
         alone = not any(each.process == place.process for each in self._places.all().values())
@@ -213,7 +212,7 @@ class Controller:
                 ray.kill(actor, no_restart=True)
         for name in self._places.names():
             with contextlib.suppress(InstanceNotFound):
-                await self._stop(name)
+                await self._stop(name, for_good=False)
 
     async def nodes(self) -> list[dict[str, Any]]:
         """Return each node of the cluster, with its destinations and what they take."""

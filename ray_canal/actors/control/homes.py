@@ -175,7 +175,7 @@ class Homes:
             old = registry.find_store_process(place.process, self._namespace)
             if old is not None:
                 with contextlib.suppress(*ACTOR_AWAY):  # then it has ended there, too
-                    await answered(_DROP_S, old.drop.remote(name))
+                    await answered(_DROP_S, old.drop.remote(name, False))
             await answered(_DROP_S, actor.reconcile.remote([name]))
             now_s = time.monotonic()
             logger.warning(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ray_canal.actors.placement_table import Home, PlacementRecord, PlacementTab
 from ray_canal.actors.registry import CONTROLLER_NAME
 from ray_canal.actors.store_actor import StoreActor
 from ray_canal.config import InstanceConfig, MetaConfig, kept_secrets
+from ray_canal.demo import binlog_files
 from ray_canal.destination.api import SubscribeRequest
 from ray_canal.errors import InstanceNotRunning, InstanceRestarted
 from tests.local_destination import ALL, instance
@@ -94,6 +96,26 @@ def test_what_is_dropped_is_begun_again_by_renew(cluster: SmallCluster, tmp_path
         await actor.drop("a")
         with pytest.raises(InstanceRestarted):
             await actor.call("a", "status")
+        await actor.stop()
+
+    run(story())
+
+
+def test_one_that_is_renewed_begins_where_the_log_of_nobody_began(
+    cluster: SmallCluster, tmp_path: Path
+) -> None:
+    """Another password, say: the first subscriber misses nothing of what was there for it."""
+
+    async def story() -> None:
+        files = [str(Path(shutil.copy(path, tmp_path))) for path in binlog_files()]
+        placed(tmp_path, "a", HERE, files=files[1:])
+        actor = await made()
+        await actor.call("a", "wait_running", 30)
+        began = (await actor.call("a", "status"))["start"].partition(": ")[0]
+        placed(tmp_path, "a", HERE, files=files)
+        await actor.renew("a")
+        await actor.call("a", "wait_running", 30)
+        assert (await actor.call("a", "status"))["start"].partition(": ")[0] == began
         await actor.stop()
 
     run(story())

@@ -113,13 +113,35 @@ def test_a_stopped_one_leaves_its_process_to_others(
         await actor.apply(config("a", "b", share=2).model_dump_json())
         [process] = cluster.actors.values()
         await actor.stop("a")
-        assert process.called("drop") == [["a"]]
+        assert process.called("drop") == [["a", True]]
         assert cluster.killed == []
         assert await actor.destinations() == ["b"]
         with pytest.raises(InstanceNotFound, match="'a'"):
             await actor.stop("a")
         await actor.stop("b")
         assert cluster.killed == [(process.name, True)], "nothing is left in it"
+
+    run(story, monkeypatch)
+
+
+def test_one_without_a_process_can_be_stopped(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node has ended, and no other one fits."""
+
+    async def story(actor: Controller) -> None:
+        await actor.apply(config("a").model_dump_json())
+        kept: dict[str, str] = {}
+
+        async def keep(texts: dict[str, str]) -> None:
+            kept.update(texts)
+
+        monkeypatch.setattr(actor._succession, "keep", keep)
+        cluster.actors.clear()
+        await actor.stop("a")
+        assert await actor.destinations() == []
+        assert kept == {"a": STOPPED}, "a standby does not begin it"
+        assert cluster.actors == {}
 
     run(story, monkeypatch)
 
@@ -201,8 +223,11 @@ def test_an_active_head_begins_all_and_ends_all(
         source = {"address": "db:3306"}
         await actor.begin(load({"instance": [{"destination": "a", "source": source}], **ports}))
         names = set(cluster.actors)
+        [place] = PlacementTable("ns").all().values()
+        store = cluster.actors[place.process]
         assert {launch.NOTIFIER_NAME, f"{launch.SERVER_PREFIX}0"} < names
         await actor.end()
+        assert store.called("drop") == [["a", False]], "nobody has stopped it"
         assert cluster.actors == {}
         assert {name for name, _ in cluster.killed} == names
 

@@ -179,8 +179,8 @@ class Actor:
     def _remote(self, method: str, calls: list[tuple[str, str, Any]]) -> Any:
         class Remote:
             @staticmethod
-            def remote(argument: Any) -> tuple[str, str, Any]:
-                return self.name, method, argument
+            def remote(argument: Any, *more: Any) -> tuple[Any, ...]:
+                return self.name, method, argument, *more
 
         return Remote
 
@@ -213,7 +213,7 @@ def test_a_draining_node_is_left_in_order(world: World, monkeypatch: pytest.Monk
     assert world.table.places["a"].home == Home("canal-store:a@cccccccccccc", 1, next_node.id)
     assert calls == [
         ("new", "reconcile", [], "a"),
-        ("old", "drop", "a", "c"),
+        ("old", "drop", "a", False, "c"),
         ("new", "reconcile", ["a"], "c"),
     ]
     assert ended == ["old"]
@@ -231,7 +231,7 @@ def test_a_process_that_several_leave_ends_after_the_last(
     slow = asyncio.Event()
 
     async def answered(limit_s: float, reply: Any) -> None:
-        _, method, argument = reply
+        _, method, argument, *_ = reply
         if (method, argument) == ("drop", "b"):
             await slow.wait()
         if method == "drop":

@@ -91,6 +91,21 @@ def test_whoever_subscribes_first_gets_what_the_first_life_began_with(tmp_path: 
     run(story())
 
 
+def test_a_destination_that_is_handed_over_goes_on_where_it_began(tmp_path: Path) -> None:
+    """Its node drains, say, or it gets another password: nobody has stopped it."""
+
+    async def story() -> None:
+        files = [Path(shutil.copy(path, tmp_path)) for path in binlog_files()]
+        first = new_destination(tmp_path, instance(files[1:]))
+        await first.wait_running(30)
+        began = first.state.log.start
+        await first.stop(for_good=False)
+        async with running(tmp_path, instance(files)) as second:
+            assert second.state.log.start == began
+
+    run(story())
+
+
 def test_nothing_is_refused_for_nobody(tmp_path: Path) -> None:
     """B8: where the log of nobody began is gone, it begins where the configuration says."""
 
