@@ -32,6 +32,11 @@ def find_store(destination: str, namespace: str = NAMESPACE) -> DestinationHandl
     """Return a destination's handle, wherever it runs. Raises InstanceNotFound."""
     place = PlacementTable(namespace).get(destination)
     actor = None if place is None else find_store_process(place.process, namespace)
+    if place is not None and actor is None:
+        raise InstanceNotFound(
+            f"destination {destination!r} has no process now: it begins again as soon as a node of "
+            "the cluster fits its `node` (`ray-canal nodes` shows them)"
+        )
     if actor is None:
         running = ", ".join(destinations(namespace)) or "none"
         raise InstanceNotFound(
@@ -42,14 +47,9 @@ def find_store(destination: str, namespace: str = NAMESPACE) -> DestinationHandl
 
 
 def destinations(namespace: str = NAMESPACE) -> list[str]:
-    """Return the destinations that have a store actor."""
-    running = {
-        entry["name"]
-        for entry in ray.util.list_named_actors(all_namespaces=True)
-        if entry["namespace"] == namespace
-    }
-    places = PlacementTable(namespace).all()
-    return sorted(name for name, place in places.items() if place.process in running)
+    """Return the destinations that should run: those that were started and not stopped. One whose
+    node has ended may have no process at the moment."""
+    return PlacementTable(namespace).names()
 
 
 def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:

@@ -25,7 +25,7 @@ from ray_canal.config.node import HEAD
 from ray_canal.config.notify import NotifyConfig
 from ray_canal.destination.api import DestinationApi
 from ray_canal.destination.status.status_record import DestinationStatus
-from ray_canal.errors import CanalError, ConfigError, InstanceNotRunning
+from ray_canal.errors import CanalError, ConfigError, InstanceNotFound, InstanceNotRunning
 from ray_canal.model.reports import SchemaHistoryReport
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID
 from ray_canal.model.table_meta import TableMeta
@@ -197,7 +197,7 @@ def _close_if_changed(server: ServerConfig, namespace: str, replace: bool) -> No
 
 
 def destinations(*, namespace: str = registry.NAMESPACE) -> list[str]:
-    """Names of the destinations that run in this cluster, sorted."""
+    """Names of the destinations that were started in this cluster and not stopped, sorted."""
     connect_ray(local=False)
     return registry.destinations(namespace)
 
@@ -230,7 +230,8 @@ def stop(destination: str, *, namespace: str = registry.NAMESPACE) -> None:
     """Stop a destination. Cursors stay; a later start resumes without loss. Raises
     InstanceNotFound."""
     connect_ray(local=False)
-    registry.find_store(destination, namespace)
+    if destination not in registry.destinations(namespace):
+        registry.find_store(destination, namespace)  # tells what runs
     _get(_controller(namespace).stop.remote(destination))
     if not PlacementTable(namespace).names():
         _end_notifier(namespace)
@@ -249,21 +250,29 @@ def _controller(namespace: str) -> Any:
 def status(
     destination: str | None = None, *, namespace: str = registry.NAMESPACE
 ) -> dict[str, DestinationStatus]:
-    """State of one or all destinations: positions, lag, rates, ring fill, subscribers. One whose
-    process does not answer is `restarting`, and keeps no other back.
+    """State of one or all destinations: positions, lag, rates, ring fill, subscribers. One that has
+    no process now, or whose process does not answer, is `restarting`, and keeps no other back.
 
     Raises InstanceNotFound for a destination that is not running.
     """
     connect_ray(local=False)
-    names = [destination] if destination else registry.destinations(namespace)
-    handles = {name: registry.find_store(name, namespace) for name in names}
-    replies = {name: handle.submit(DestinationApi.status) for name, handle in handles.items()}
+    known = registry.destinations(namespace)
+    replies: dict[str, Any] = {}
+    for name in [destination] if destination else known:
+        try:
+            replies[name] = registry.find_store(name, namespace).submit(DestinationApi.status)
+        except InstanceNotFound as error:
+            if name not in known:
+                raise
+            replies[name] = error  # it has no process now
     deadline = time.monotonic() + _ANSWER_S
     found: dict[str, DestinationStatus] = {}
     for name, reply in replies.items():
         try:
+            if isinstance(reply, InstanceNotFound):
+                raise reply
             found[name] = _get(reply, max(deadline - time.monotonic(), 0.1))
-        except InstanceNotRunning as error:
+        except (InstanceNotFound, InstanceNotRunning) as error:
             found[name] = {"state": "restarting", "error": str(error)}
     return found
 
