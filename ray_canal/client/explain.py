@@ -21,7 +21,7 @@ def explain(
     Also while the destination starts or has failed. Raises InstanceNotFound.
     """
     found = {"destination": destination, **status(destination, namespace=namespace)[destination]}
-    records: list[SubscriberReport] = []
+    records: list[SubscriberReport] | None = None
     if found["state"] not in ("restarting", "stopped"):
         with contextlib.suppress(InstanceError, ConfigError):  # the status tells why
             records = subscribers(destination, namespace=namespace)[destination]

@@ -129,21 +129,22 @@ def slowest(status: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
 
 def diagnose(
     status: Mapping[str, Any],
-    subscribers: Sequence[Mapping[str, Any]] = (),
+    subscribers: Sequence[Mapping[str, Any]] | None = (),
     client_id: int | None = None,
 ) -> Diagnosis:
     """Return why nothing (more) comes from a destination, to one subscriber if `client_id` names
-    it. `status`: as `status()` has it for this destination, `subscribers`: as `subscribers()`."""
+    it. `status`: as `status()` has it for this destination, `subscribers`: as `subscribers()`; None:
+    they are not known now."""
     name = str(status.get("destination", ""))
-    found = [one for one in subscribers if client_id is None or one["client_id"] == client_id]
-    if client_id is not None and not found:
+    found = [one for one in subscribers or () if client_id in (None, one["client_id"])]
+    if subscribers is not None and client_id is not None and not found:
         known = ", ".join(str(one["client_id"]) for one in subscribers) or "none"
         return Diagnosis(
             name, "problem", f"subscriber {client_id}", f"there is no subscriber {client_id}",
             (f"subscribers: {known}",),
             "subscribe with this client id, or name another one",
         )  # fmt: skip
-    look = _Look(name, status, found, client_id is not None)
+    look = _Look(name, status, found, client_id is not None, subscribers is not None)
     # What the log has for a subscriber does not wait for what keeps the log from growing.
     first = (_one_subscriber,) if look.asked else ()
     rules: tuple[Callable[[_Look], Diagnosis | None], ...] = (
@@ -157,12 +158,13 @@ def diagnose(
 @dataclass(frozen=True, slots=True)
 class _Look:
     """A status as the rules look at it. `asked`: one subscriber was asked about, and is the only
-    one."""
+    one. `is_whole`: there is no subscriber but these."""
 
     name: str
     status: Mapping[str, Any]
     subscribers: Sequence[Mapping[str, Any]]
     asked: bool
+    is_whole: bool
 
     def __call__(self, path: str, default: Any = None) -> Any:
         return value_at(self.status, path, default)
@@ -287,7 +289,7 @@ def _one_subscriber(look: _Look) -> Diagnosis | None:
             ]
             also = (f"nor can {', '.join(others)}",) if others and one.get("failure") else ()
             return replace(found, evidence=(*found.evidence, *also))
-    if not look.subscribers and look("state") == "running":
+    if look.is_whole and not look.subscribers and look("state") == "running":
         return look.says(
             "ok", "subscribers", "nobody has subscribed", _where(look),
             "subscribe with `canal.connect` or `ray-canal tail`",
