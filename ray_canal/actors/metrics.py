@@ -34,6 +34,7 @@ class Metrics:
         self._counters = _made(Counter, _COUNTERS)
         self._stages = _made(Counter, _STAGE_COUNTERS, "stage")
         self._subscribers = _made(Gauge, _SUBSCRIBER_GAUGES, "client_id")
+        self._client_ids: set[str] = set()
 
     def publish(self, status: Mapping[str, Any]) -> None:
         """Say what a status says. What is not known is NaN, which no alert takes for a value."""
@@ -49,14 +50,23 @@ class Metrics:
         for stage, times in status["stages"].items():
             for name, (key, _) in _STAGE_COUNTERS.items():
                 self._count(self._stages[name], times[key], name, stage=stage)
-        for client_id, place in value_at(status, "store.subscribers", {}).items():
+        self._publish_subscribers(value_at(status, "store.subscribers", {}))
+
+    def _publish_subscribers(self, places: Mapping[str, Mapping[str, Any]]) -> None:
+        """Say where subscribers are. A gauge keeps its last value for as long as its process lives:
+        one of a subscriber that has left is NaN."""
+        left, self._client_ids = self._client_ids - places.keys(), {*places}
+        for client_id in {*places} | left:
+            place, tags = places.get(client_id, {}), {**self._tags, "client_id": client_id}
             for name, (key, _) in _SUBSCRIBER_GAUGES.items():
-                if place[key] is not None:
-                    tags = {**self._tags, "client_id": client_id}
-                    self._subscribers[name].set(float(place[key]), tags)
+                value = place.get(key)
+                self._subscribers[name].set(math.nan if value is None else float(value), tags)
 
     def gone(self) -> None:
-        """The destination was stopped here."""
+        """The destination was stopped here. Its process may live on, with others."""
+        for gauge in self._gauges.values():
+            gauge.set(math.nan, self._tags)
+        self._publish_subscribers({})
         self._up.set(0.0, self._tags)
         self._connected.set(0.0, self._tags)
 

@@ -213,6 +213,6 @@ class DestinationApi(Protocol):
         raise NotImplementedError
 
     async def stop(self, *, for_good: bool = True) -> None:
-        """End the destination here. Nothing acked is lost. `for_good`: somebody has stopped it; else
-        it goes on elsewhere, or here with another configuration."""
+        """End the destination here. Nothing acked is lost. `for_good`: somebody has stopped it;
+        else it goes on elsewhere, or here with another configuration."""
         raise NotImplementedError

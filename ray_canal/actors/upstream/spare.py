@@ -11,6 +11,7 @@ as long as somebody asks whether it is alive (pump.py does, every few seconds).
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -47,12 +48,14 @@ class FetcherActor(fetcher.FetcherActor):
     def alive(self) -> None:
         """Answer, and live on."""
         self._asked_at = time.monotonic()
+        super().alive()
 
     def _watch(self) -> None:
         while True:
             time.sleep(_CHECK_PERIOD_S)
-            if not self._taken and spare_record.free_name(self._node) == self._name:
-                self._asked_at = time.monotonic()
-            if time.monotonic() - self._asked_at > _LEASE_S:
-                ray.kill(ray.get_runtime_context().current_actor)
-                return
+            with contextlib.suppress(Exception):  # Ray's head does not answer: the next look comes
+                if not self._taken and spare_record.free_name(self._node) == self._name:
+                    self._asked_at = time.monotonic()
+                if time.monotonic() - self._asked_at > _LEASE_S:
+                    ray.kill(ray.get_runtime_context().current_actor)
+                    return

@@ -133,8 +133,8 @@ def diagnose(
     client_id: int | None = None,
 ) -> Diagnosis:
     """Return why nothing (more) comes from a destination, to one subscriber if `client_id` names
-    it. `status`: as `status()` has it for this destination, `subscribers`: as `subscribers()`; None:
-    they are not known now."""
+    it. `status`: as `status()` has it for this destination, `subscribers`: as `subscribers()`;
+    None: they are not known now."""
     name = str(status.get("destination", ""))
     found = [one for one in subscribers or () if client_id in (None, one["client_id"])]
     if subscribers is not None and client_id is not None and not found:

@@ -54,3 +54,36 @@ def test_what_is_not_known_is_no_value(values: Values) -> None:
     assert (values["canal_source_connected", "orders"], values["canal_up", "orders"]) == (1, 1)
     one.gone()
     assert (values["canal_source_connected", "orders"], values["canal_up", "orders"]) == (0, 0)
+
+
+def test_a_subscriber_that_has_left_is_no_value(values: Values) -> None:
+    """Its process lives on: an alert would fire for as long."""
+
+    def behind(**places: int | None) -> dict[str, Any]:
+        found = {name[1:]: {"bytes_behind": each} for name, each in places.items()}
+        return status(1, store={"subscribers": found})
+
+    one, name = Metrics("orders"), "canal_subscriber_behind_bytes"
+    one.publish(behind(_7=5_000_000_000, _8=3))
+    assert values[name, "orders", "7"] == 5_000_000_000
+    one.publish(behind(_8=None))  # a stream of its own: how far behind is not known
+    assert math.isnan(values[name, "orders", "7"])
+    assert math.isnan(values[name, "orders", "8"])
+    one.publish(behind(_8=4))
+    assert values[name, "orders", "8"] == 4
+
+
+def test_of_a_destination_that_was_stopped_nothing_is_left(values: Values) -> None:
+    """Another process may have it now, and this one lives on with others."""
+    one = Metrics("orders")
+    places = {"7": {"bytes_behind": 5, "unacked_batches": 2}}
+    one.publish(status(1, lag_seconds=9.0, store={"full_s": 300.0, "subscribers": places}))
+    one.gone()
+    assert (values["canal_source_connected", "orders"], values["canal_up", "orders"]) == (0, 0)
+    for key in (
+        ("canal_lag_seconds", "orders"),
+        ("canal_store_full_seconds", "orders"),
+        ("canal_subscriber_behind_bytes", "orders", "7"),
+        ("canal_subscriber_unacked_batches", "orders", "7"),
+    ):
+        assert math.isnan(values[key]), key

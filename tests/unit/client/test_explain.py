@@ -11,7 +11,10 @@ from ray_canal.errors import InstanceNotRunning
 
 
 def asked(
-    monkeypatch: pytest.MonkeyPatch, status: dict[str, Any], answer: Any, client_id: int | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    status: dict[str, Any],
+    answer: Any,
+    client_id: int | None = None,
 ) -> tuple[str, list[str]]:
     """What is explained, and whose subscribers were asked for."""
     found: list[str] = []

@@ -45,6 +45,26 @@ def test_a_free_one_lives_until_its_name_is_gone(ended: threading.Event) -> None
     assert ended.wait(20)
 
 
+def test_its_watch_outlives_a_head_that_does_not_answer(
+    ended: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Ray's head fault tolerance a head comes back; who was adopted must still end with its
+    owner."""
+    spare_record.offer(NODE, "spare-3")
+    failures = threading.Event()
+
+    def away(node: str) -> str:
+        failures.set()
+        raise RuntimeError("Ray's head does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(spare_record, "free_name", away)
+        spare.FetcherActor("spare-3", NODE)
+        assert failures.wait(20)
+    spare_record.kv_delete("ray_canal:spare:" + NODE)
+    assert ended.wait(20)
+
+
 def test_one_that_was_taken_lives_as_long_as_somebody_asks(ended: threading.Event) -> None:
     spare_record.offer(NODE, "spare-2")
     made = spare.FetcherActor("spare-2", NODE)
