@@ -15,6 +15,8 @@ _SETTINGS = (
     "character_set_results = NULL",  # texts in their columns' own character sets
     "sql_mode = ''",
     "net_write_timeout = 600",
+    "sql_big_selects = 1",
+    "completion_type = 0",  # COMMIT neither begins a transaction nor ends the connection
 )
 _OPTIONAL = {"max_execution_time": "0", "max_statement_time": "0", "lock_wait_timeout": "5"}
 _LARGE_STATEMENT_BYTES = 256 << 10

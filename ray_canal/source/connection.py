@@ -33,6 +33,10 @@ log = logging.getLogger(__name__)
 _AUTHENTICATION = {1044, 1045, 1130, 1251, 1524, 1698, 1820, 1862, 2054, 2059, 2061, 3118, 3159}
 _PRIVILEGE = {1142, 1143, 1227, 1370}
 _FATAL_READING_BINLOG = 1236
+_SETTINGS = "SET autocommit = 1, sql_select_limit = 18446744073709551615"
+"""Settings that a server may have otherwise for every connection. `init_connect` runs behind the
+login, so PyMySQL takes autocommit for on: reads would all be of one old view, and writes never
+committed. A limit would cut off rows without a word."""
 
 GRANTS = "REPLICATION SLAVE, REPLICATION CLIENT, SELECT"
 
@@ -57,6 +61,7 @@ def connect(config: SourceConfig) -> Any:
                 password=secret(config.password),
                 charset="utf8mb4",
                 autocommit=True,
+                init_command=_SETTINGS,
                 connect_timeout=max(1, round(config.connect_timeout_s)),
                 read_timeout=max(1, round(config.read_timeout_s)),
                 write_timeout=max(1, round(config.read_timeout_s)),
