@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import ray
 from ray.cluster_utils import Cluster
 from typer.testing import CliRunner
 
@@ -24,6 +23,8 @@ from ray_canal.actors.control.homes import cluster_nodes, head_of
 from ray_canal.console.rest_client import ConsoleClient
 from ray_canal.demo import binlog_files
 from ray_canal.errors import CanalError
+from tests.fault.own_cluster import own_cluster
+from tests.processes import wait_for
 from tests.servers.run import free_port
 
 PATIENCE_S = 90.0
@@ -65,45 +66,41 @@ def answer(client: ConsoleClient) -> tuple[str, float]:
     raise TimeoutError("the console does not answer")
 
 
-def main(folder: str) -> dict[str, Any]:
-    path = Path(folder) / "canal.toml"
+def main(folder: str) -> None:
+    with own_cluster(num_cpus=1) as cluster:
+        print(json.dumps(played(cluster, Path(folder))), flush=True)
+
+
+def played(cluster: Cluster, folder: Path) -> dict[str, Any]:
+    """Kill the console's process, then a node; return where it ran and what it answered."""
+    path = folder / "canal.toml"
     port = free_port()
-    path.write_text(config_of(Path(folder), port), encoding="utf-8")
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
-    )
-    try:
-        others = [cluster.add_node(num_cpus=1) for _ in range(2)]
-        ray.init(address=cluster.address)
-        told = CliRunner().invoke(cli.app, ["start", str(path), "--detach"])
-        assert told.exit_code == 0, told.output
-        client = ConsoleClient(f"http://127.0.0.1:{port}")
-        first = answer(client)
-        (process,) = processes()
-        raylets = {process.ppid()}
-        process.kill()
-        process.wait(30)
-        again = answer(client)
-        (process,) = processes()
-        raylets.add(process.ppid())
-        cluster.remove_node(others[0], allow_graceful=False)
-        deadline = time.monotonic() + PATIENCE_S
-        while len(nodes := client.nodes()) > 2 and time.monotonic() < deadline:
-            time.sleep(0.5)
-        after = answer(client)
-        return {
-            "output": told.output,
-            "states": [first[0], again[0], after[0]],
-            "restarted_s": again[1],
-            "raylets": len(raylets),
-            "on_head": _parent_is_head(process),
-            "nodes": len(nodes),
-            "with_destination": [each["head"] for each in nodes if NAME in each["destinations"]],
-            "head": head_of(cluster_nodes()) in {each["node"] for each in nodes},
-        }
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+    path.write_text(config_of(folder, port), encoding="utf-8")
+    others = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    told = CliRunner().invoke(cli.app, ["start", str(path), "--detach"])
+    assert told.exit_code == 0, told.output
+    client = ConsoleClient(f"http://127.0.0.1:{port}")
+    first = answer(client)
+    (process,) = processes()
+    raylets = {process.ppid()}
+    process.kill()
+    process.wait(30)
+    again = answer(client)
+    (process,) = processes()
+    raylets.add(process.ppid())
+    cluster.remove_node(others[0], allow_graceful=False)
+    wait_for(lambda: len(client.nodes()) == 2, PATIENCE_S, "the dead node is no longer shown")
+    after = answer(client)
+    nodes = client.nodes()
+    return {
+        "output": told.output,
+        "states": [first[0], again[0], after[0]],
+        "restarted_s": again[1],
+        "raylets": len(raylets),
+        "on_head": _parent_is_head(process),
+        "with_destination": [each["head"] for each in nodes if NAME in each["destinations"]],
+        "head": head_of(cluster_nodes()) in {each["node"] for each in nodes},
+    }
 
 
 def _parent_is_head(process: psutil.Process) -> bool:
@@ -112,4 +109,4 @@ def _parent_is_head(process: psutil.Process) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1])))
+    main(*sys.argv[1:])

@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
-import ray
 from ray.cluster_utils import Cluster
 
 import ray_canal as canal
 from ray_canal.errors import InstanceRestarted
+from tests.fault.own_cluster import own_cluster
+from tests.processes import wait_for
 
 ROWS = 8_000
 CHUNK_BYTES = 256 << 10
@@ -44,14 +44,6 @@ def config_of(address: str, destination: str, folder: str) -> dict[str, Any]:
             }
         ],
     }
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(what)
-        time.sleep(0.2)
 
 
 def ids_of(message: canal.Message) -> list[int]:
@@ -92,15 +84,8 @@ def read_in_a_loop(connector: canal.Connector, found: list[int], restarts: list[
 
 
 def main(address: str, destination: str, folder: str, how: str) -> None:
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **MEMORY}
-    )
-    try:
-        ray.init(address=cluster.address, log_to_driver=False)
+    with own_cluster(num_cpus=0, **MEMORY) as cluster:
         print(json.dumps(played(cluster, address, destination, folder, how)), flush=True)
-    finally:  # nothing of it outlives a failure
-        ray.shutdown()
-        cluster.shutdown()
 
 
 def played(
@@ -120,7 +105,7 @@ def played(
     with canal.connect(destination, 1) as one, canal.connect(destination, 2) as two:
         for connector in (one, two):
             connector.subscribe(rf"{destination}\.t")
-        until(lambda: status()["lag_bytes"] == 0, "everything is in the log")
+        wait_for(lambda: status()["lag_bytes"] == 0, PATIENCE_S, "everything is in the log")
         first = one.get_without_ack(256, 10.0)
         by_get += ids_of(first)
         one.ack(first.id)
@@ -131,7 +116,7 @@ def played(
             time.sleep(SLOW_S)  # nothing can be decoded
         cluster.add_node(num_cpus=1, **MEMORY)
         if how == "noticed":
-            until(lambda: status()["generations"] > 1, "the destination begins again by itself")
+            wait_for(lambda: status()["generations"] > 1, PATIENCE_S, "it begins again by itself")
         else:
             try:
                 ids = ids_of(held)

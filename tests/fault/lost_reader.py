@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pymysql
-import ray
 from ray._private.state import actors
 from ray.cluster_utils import Cluster
 
@@ -27,6 +26,8 @@ from ray_canal.errors import InstanceError
 from ray_canal.model.snapshot_marks import MARK, MARK_END
 from ray_canal.model.snapshot_wish import KEYED
 from ray_canal.model.table_event import TRUNCATE
+from tests.fault.own_cluster import own_cluster
+from tests.processes import wait_for
 
 NAME, CLIENT, ROWS = "far", 7, 12_000
 TABLES = ("t", "other", "bag")
@@ -172,11 +173,11 @@ def id_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}; {canal.status(NAME)[NAME]['snapshots']}")
-        time.sleep(0.05)
+    try:
+        wait_for(condition, PATIENCE_S, what)
+    except AssertionError:
+        print(canal.status(NAME)[NAME]["snapshots"])
+        raise
 
 
 def readers_on() -> list[str]:
@@ -241,15 +242,8 @@ def played(cluster: Cluster, address: str, folder: str, mode: str, how: str) -> 
 
 
 def main(address: str, folder: str, mode: str, how: str) -> None:
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **MEMORY}
-    )
-    try:
-        ray.init(address=cluster.address, log_to_driver=False)
+    with own_cluster(num_cpus=0, **MEMORY) as cluster:
         print(json.dumps(played(cluster, address, folder, mode, how)), flush=True)
-    finally:  # nothing of it outlives a failure
-        ray.shutdown()
-        cluster.shutdown()
 
 
 if __name__ == "__main__":

@@ -14,17 +14,17 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pymysql
-import ray
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.cluster_utils import Cluster
 from ray.core.generated import autoscaler_pb2
 
 import ray_canal as canal
 from ray_canal.errors import InstanceError
+from tests.fault.own_cluster import own_cluster
+from tests.processes import wait_for
 
 PATIENCE_S = 150.0
 MEMORY = {"object_store_memory": 100 << 20}
@@ -49,16 +49,6 @@ def config_of(address: str, folder: str, names: list[str]) -> dict[str, Any]:
             for name in names
         ],
     }
-
-
-def until(condition: Callable[[], bool], what: str) -> float:
-    """Return the seconds that it took."""
-    began = time.monotonic()
-    while not condition():
-        if time.monotonic() > began + PATIENCE_S:
-            raise TimeoutError(what)
-        time.sleep(0.1)
-    return time.monotonic() - began
 
 
 class Writer(threading.Thread):
@@ -134,15 +124,8 @@ def held() -> dict[str, list[str]]:
 
 def main(address: str, folder: str, destinations: str, nodes: str) -> None:
     names = [f"d{number}" for number in range(int(destinations))]
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **MEMORY}
-    )
-    try:
-        ray.init(address=cluster.address, log_to_driver=False)
+    with own_cluster(num_cpus=0, **MEMORY) as cluster:
         print(json.dumps(played(cluster, address, folder, names, int(nodes))), flush=True)
-    finally:  # nothing of it outlives a failure
-        ray.shutdown()
-        cluster.shutdown()
 
 
 def played(
@@ -156,7 +139,7 @@ def played(
     readers = [Reader(name) for name in names]
     for each in (writer, *readers):
         each.start()
-    until(lambda: all(each.ids for each in readers), "rows arrive")
+    wait_for(lambda: all(each.ids for each in readers), PATIENCE_S, "rows arrive")
     told |= drain(cluster, workers[0].node_id, readers)
     told |= die(cluster, workers[1], names, readers)
     told |= judge(writer, readers)
@@ -171,7 +154,7 @@ def drain(cluster: Cluster, drained: str, readers: list[Reader]) -> dict[str, An
         reader.restart_clock()
     gcs = GcsClient(address=cluster.address)
     gcs.drain_node(drained, _PREEMPTION, "test", int(time.time() * 1000) + 600_000)
-    drained_s = until(lambda: drained not in held(), "the draining node is left")
+    drained_s = wait_for(lambda: drained not in held(), PATIENCE_S, "the draining node is left")
     time.sleep(2.0)
     return {"drained_s": drained_s, "drain_pause_s": max(each.longest_s for each in readers)}
 
@@ -186,16 +169,19 @@ def die(cluster: Cluster, dying: Any, names: list[str], readers: list[Reader]) -
     for reader in readers:
         reader.restart_clock()
     cluster.remove_node(dying, allow_graceful=False)
-    told["died_s"] = until(
+    told["died_s"] = wait_for(
         lambda: (
             dying.node_id not in held()
             and {name for each in held().values() for name in each} == set(names)
         ),
+        PATIENCE_S,
         "the dead node's destinations have others",
     )
     marks = {reader.destination: len(reader.ids) for reader in readers}
-    told["rows_s"] = until(
-        lambda: all(len(each.ids) > marks[each.destination] for each in readers), "rows arrive"
+    told["rows_s"] = wait_for(
+        lambda: all(len(each.ids) > marks[each.destination] for each in readers),
+        PATIENCE_S,
+        "rows arrive",
     )
     after = held()
     moved = {
@@ -211,8 +197,9 @@ def judge(writer: Writer, readers: list[Reader]) -> dict[str, Any]:
     """Every row has arrived, in order."""
     writer.over.set()
     writer.join()
-    until(
+    wait_for(
         lambda: all(each.failure or len(each.ids) >= writer.written for each in readers),
+        PATIENCE_S,
         "all rows have arrived",
     )
     wanted = list(range(1, writer.written + 1))

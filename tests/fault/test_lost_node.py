@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fault.lost_node import ROWS
-from tests.fault.ray_nodes import cluster_environment
+from tests.fault.own_cluster import told_by
 from tests.integration.test_subscribers import filled
 from tests.servers import Server
 
@@ -21,18 +17,7 @@ def run(server: Server, folder: Path, how: str, **settings: str) -> dict[str, An
     name = f"lost_{how}"
     server.execute(f"drop database if exists {name}")  # of a run that erred
     filled(server, name, *((1 + 1000 * k, 1000) for k in range(ROWS // 1000)))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fault.lost_node", server.address, name, str(folder), how],
-        env={**os.environ, **cluster_environment(), **settings},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=230,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:]
-    # Ray may say goodbye after it.
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    told: dict[str, Any] = json.loads(lines[-1])
+    told = told_by("tests.fault.lost_node", server.address, name, folder, how, **settings)
     assert told["by_get"] == list(range(1, ROWS + 1))
     assert told["by_loop"] == list(range(1, ROWS + 1))
     return told

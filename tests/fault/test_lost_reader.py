@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fault.lost_reader import ROWS, TABLES
-from tests.fault.ray_nodes import cluster_environment
+from tests.fault.own_cluster import told_by
 from tests.servers import Server
 
 pytestmark = pytest.mark.soak  # `make soak-fault`
@@ -21,16 +17,7 @@ SOON = {"RAY_health_check_failure_threshold": "3"}
 
 
 def run(server: Server, folder: Path, mode: str, how: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fault.lost_reader", server.address, str(folder), mode, how],
-        env={**os.environ, **cluster_environment(), **SOON},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=230,
-        check=True,  # a cluster that does not start is no AssertionError: it is tried once more
-    )
-    answers = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    told: dict[str, Any] = json.loads(answers[-1])  # Ray may say something, too
+    told = told_by("tests.fault.lost_reader", server.address, folder, mode, how, **SOON)
     assert (told["state"], told["error"]) == ("done", None), told
     assert told["at_end"], told
     return told

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fault.ray_nodes import cluster_environment
+from tests.fault.own_cluster import told_by
 from tests.servers import Server
 
 
@@ -23,20 +19,8 @@ def run(server: Server, folder: Path, destinations: int, nodes: int) -> dict[str
         "grant select, replication slave, replication client on *.* to canal_moves",
         *(f"create table moves.d{number} (id int primary key)" for number in range(destinations)),
     )
-    command = [sys.executable, "-m", "tests.fault.moving_nodes", server.address, str(folder)]
-    done = subprocess.run(
-        [*command, str(destinations), str(nodes)],
-        env={**os.environ, **cluster_environment()},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    # Ray may say goodbye after it.
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    told: dict[str, Any] = json.loads(lines[-1])
-    print(told)
+    program = "tests.fault.moving_nodes"
+    told = told_by(program, server.address, folder, destinations, nodes, timeout_s=500)
     assert not told["failures"]
     assert not told["wrong"]
     assert not told["moved_beyond"]
