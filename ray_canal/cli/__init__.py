@@ -149,10 +149,10 @@ def serve(
     replace: Replace = True,
     as_json: AsJson = False,
 ) -> None:
-    """Open Canal's TCP port (section `server`), Arrow Flight (section `flight`) and the console
-    (section `console`) for the destinations that run in the cluster.
+    """Open Canal's TCP port, Arrow Flight and the console for the destinations that run.
 
-    `start` does it, too; this is for a cluster whose destinations run already. A port that is open
+    These are the sections `server`, `flight` and `console`. `start` opens them, too; this is for a
+    cluster whose destinations run already. A port that is open
     with another configuration, or with an earlier password or certificate, is closed and reopened.
     """
     import ray_canal as canal
@@ -373,7 +373,8 @@ def demo(
 
 
 def main() -> None:
-    """Entry point: one clear line for each of our errors, exit code 1; 130 after Ctrl-C."""
+    """Entry point: one clear line for each of our errors, and for files that cannot be read or
+    written, exit code 1; 130 after Ctrl-C."""
     keep_freed_memory()
     try:
         app()
@@ -385,7 +386,11 @@ def main() -> None:
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except Exception as error:
-        if not is_of_ray(error):
+        if is_of_ray(error):
+            text = ray_text(error)
+        elif isinstance(error, OSError) and error.strerror:
+            text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        else:
             raise
-        typer.echo(f"ray-canal: {ray_text(error)}", err=True)
+        typer.echo(f"ray-canal: {text}", err=True)
         raise SystemExit(1) from None

@@ -26,8 +26,9 @@ def subscribers(
     as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Show who has subscribed: cursor, filter, last call, how far behind, what keeps it from going
-    on. Also while a destination starts or has failed; with --config, while it is down."""
+    """Show who has subscribed: cursor, filter, last call, how far behind, what keeps it.
+
+    Also while a destination starts or has failed; with --config, while it is down."""
     import ray_canal as canal
     from ray_canal.render import subscriber_lines
 
@@ -49,8 +50,9 @@ def unsubscribe(
     as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Remove a subscriber and its cursor: the log no longer waits for it. Also while the
-    destination starts or has failed; with --config, while it is down."""
+    """Remove a subscriber and its cursor: the log no longer waits for it.
+
+    Also while the destination starts or has failed; with --config, while it is down."""
     import ray_canal as canal
 
     with down_by(config):
@@ -73,8 +75,9 @@ def filter_(
     as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Change a subscriber's table filter while it reads; it counts from its next get on. With
-    --instance the destination's own: it counts for all that no subscriber has acked."""
+    """Change a subscriber's table filter while it reads; it counts from its next get on.
+
+    With --instance the destination's own: it counts for all that no subscriber has acked."""
     import ray_canal as canal
 
     pairs = [pair.partition("=") for pair in keys or ()]

@@ -36,10 +36,9 @@ def tail(
     as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Print changes as JSON lines, one a row, until Ctrl-C or the end of the binlog files. (With
-    --json, too: it prints nothing else.)
+    """Print changes as JSON lines, one a row, until Ctrl-C or the end of the binlog files.
 
-    Its subscription is ephemeral: it affects no other and leaves nothing. With --client-id it
+    (With --json, too: it prints nothing else.) Its subscription is ephemeral: it affects no other and leaves nothing. With --client-id it
     shows what that subscriber gets next, and leaves that one and its cursor alone.
     """
     import ray_canal as canal

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from ray.exceptions import RpcError
 import ray_canal as canal
 from ray_canal import cli
 from ray_canal.cli.answer import answer, down_by
+from ray_canal.demo import BINLOGS
 from ray_canal.errors import ConfigError, InstanceNotFound
 
 PRINTS_JSON_LINES = {"redrive", "sink run", "decode"}
@@ -58,6 +61,32 @@ def test_exit_codes(error: BaseException, code: int, monkeypatch: pytest.MonkeyP
     assert ended.value.code == code
 
 
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [("nowhere/out.jsonl", "No such file or directory: {}"), ("", "Is a directory: {}")],
+)
+def test_an_output_that_cannot_be_written_is_a_line_and_not_a_traceback(
+    output: str,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = str(tmp_path / output)
+    monkeypatch.setattr("sys.argv", ["ray-canal", "decode", str(BINLOGS[0]), "-o", out])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"ray-canal: {told.format(out)}\n"
+
+
+def test_a_full_disk_is_a_line_and_not_a_traceback() -> None:
+    command = [sys.executable, "-c", "from ray_canal.cli import main; main()", "console", "--rules"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "ray-canal: No space left on device\n")
+
+
 def test_a_destination_that_is_down_has_its_subscribers_in_a_file() -> None:
     for config, told in ((None, "start it, or name its file by --config"), (Path("c"), "start it")):
         with pytest.raises(InstanceNotFound, match=told) as raised, down_by(config):
@@ -76,3 +105,10 @@ def commands() -> Iterator[tuple[str, set[str]]]:
 def test_every_command_about_a_deployment_has_json() -> None:
     without = {name for name, options in commands() if "--json" not in options}
     assert without == PRINTS_JSON_LINES | ABOUT_NO_DEPLOYMENT
+
+
+def test_the_list_of_commands_has_a_sentence_for_each() -> None:
+    """Its lines are broken where the docstring's are, and end with the first paragraph."""
+    found = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    every = [c for one in found.values() for c in (one, *getattr(one, "commands", {}).values())]
+    assert not [c.name for c in every if "\n" in (c.help or "").partition("\n\n")[0]]
