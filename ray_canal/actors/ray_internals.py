@@ -1,4 +1,4 @@
-"""Every private call of Ray's: what Ray offers no public way for. Tested with Ray 2.40 to 2.5x.
+"""Every private call of Ray's: what Ray offers no public way for. Tested with Ray 2.40 to 2.60.
 
 Each is looked for when this is imported. Where one is missing, a plain way takes its place that
 costs more (untracked references) or notices less (object locations, addresses of a head). The
@@ -41,6 +41,11 @@ try:
     from ray._private.services import resolve_ip_for_localhost
 except ImportError:
     resolve_ip_for_localhost = None
+
+try:
+    from ray._private.services import find_gcs_addresses, get_ray_address_from_environment
+except ImportError:
+    get_ray_address_from_environment = None
 
 HAS_UNTRACKED = all(
     hasattr(CoreWorker, name)
@@ -111,6 +116,19 @@ def address_for_others(host: str) -> str:
     if resolve_ip_for_localhost is None:
         return host
     found: str = resolve_ip_for_localhost(host)
+    return found
+
+
+def address_of_auto() -> str:
+    """Return the address that `ray.init(address="auto")` would join, whether a cluster is still
+    there or not; empty: it would find none, or Ray does not tell."""
+    if get_ray_address_from_environment is None:
+        return ""
+    find_gcs_addresses.cache_clear()
+    try:
+        found: str = get_ray_address_from_environment("auto", None)
+    except ConnectionError:
+        return ""
     return found
 
 

@@ -17,7 +17,12 @@ from typing import Any
 
 import ray
 
-from ray_canal.actors.ray_internals import address_for_others, joined_node, raylet_socket
+from ray_canal.actors.ray_internals import (
+    address_for_others,
+    address_of_auto,
+    joined_node,
+    raylet_socket,
+)
 from ray_canal.actors.ray_settings import use_ray_settings
 from ray_canal.config import CanalConfig
 from ray_canal.errors import ConfigError, InstanceNotRunning
@@ -29,6 +34,10 @@ _FIRST_JOIN_LIMIT_S = 10.0
 _PROBE_S = 1.0
 _PAUSE_S = 0.2
 _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+
+
+class _NobodyListens(ConnectionError):
+    """A cluster was here, and has gone; Ray itself would wait for it for minutes."""
 
 
 @dataclass
@@ -68,12 +77,13 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
     except ConnectionError as error:
         _refuse_without_token(error)
         if not local:
+            gone = f" ({error})" if isinstance(error, _NobodyListens) else ""
             raise ConfigError(
-                "no Ray cluster is running here; start one with `ray start --head`, or name one by "
-                "ray.address in the configuration or by RAY_ADDRESS"
+                f"no Ray cluster is running here{gone}; start one with `ray start --head`, or name "
+                "one by ray.address in the configuration or by RAY_ADDRESS"
             ) from None
         use_ray_settings()
-        ray.init(include_dashboard=False, **_QUIET)
+        ray.init(address="local", include_dashboard=False, **_QUIET)
 
 
 def _refuse_without_token(error: ConnectionError) -> None:
@@ -147,7 +157,12 @@ def _stands() -> bool:
 
 
 def _join(address: str) -> None:
-    ray.init(address=_effective(address), **_QUIET)
+    """Raises ConnectionError: no cluster is there."""
+    where = _effective(address)
+    if where == "auto" and (found := address_of_auto()) and not _listens(found):
+        # Ray notes a head's address in a file, which outlives a head that was killed.
+        raise _NobodyListens(f"nobody listens at {found}, where one was started")
+    ray.init(address=where, **_QUIET)
     _ours.address = address
     _ours.head = ray.get_runtime_context().gcs_address
     _ours.node = joined_node()

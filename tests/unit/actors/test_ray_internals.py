@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import ray
 
@@ -12,6 +14,7 @@ def test_this_ray_has_them_all() -> None:
     assert ray_internals.HAS_UNTRACKED
     assert ray_internals.get_local_object_locations is not None
     assert ray_internals.resolve_ip_for_localhost is not None
+    assert ray_internals.get_ray_address_from_environment is not None
 
 
 def test_without_untracked_references_a_message_carries_rays_own(
@@ -39,6 +42,20 @@ def test_without_rays_resolver_an_address_stays_what_it_is(
     assert ray_internals.address_for_others("192.0.2.7") == "192.0.2.7"
     monkeypatch.setattr(ray_internals, "resolve_ip_for_localhost", None)
     assert ray_internals.address_for_others("localhost") == "localhost"
+
+
+def test_auto_is_the_address_in_rays_file_and_nothing_where_ray_does_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr("ray._private.services.find_gcs_addresses", lambda: set())
+    assert ray_internals.address_of_auto() == ""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("192.0.2.7:6379")
+    assert ray_internals.address_of_auto() == "192.0.2.7:6379"
+    monkeypatch.setattr(ray_internals, "get_ray_address_from_environment", None)
+    assert ray_internals.address_of_auto() == ""
 
 
 def test_a_process_that_has_joined_nothing_has_no_raylet(monkeypatch: pytest.MonkeyPatch) -> None:

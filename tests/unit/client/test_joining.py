@@ -51,6 +51,24 @@ def test_a_first_join_at_a_dead_address_says_soon_what_is_wrong() -> None:
     assert "RAY_ADDRESS" in said
 
 
+@pytest.mark.parametrize("local", [False, True])
+def test_a_head_that_was_killed_is_not_waited_for(
+    local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its address is still in Ray's file of the current cluster."""
+    asked: list[object] = []
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", lambda **how: asked.append(how["address"]))
+    monkeypatch.setattr(joining, "address_of_auto", lambda: "127.0.0.1:1")
+    if local:
+        joining.connect_ray()
+    else:
+        with pytest.raises(ConfigError, match=r"no Ray .* here \(nobody listens at 127.0.0.1:1,"):
+            joining.connect_ray(local=False)
+    assert asked == ["local"] * local  # a plain `init` reads that file, too
+
+
 def test_who_gave_up_waiting_for_the_head_waits_again() -> None:
     said = joined_at_a_dead_address("again")
     assert said.startswith("Ray's cluster at 198.51.100.7:6379 is gone; no Ray cluster stood at")
@@ -70,6 +88,7 @@ def test_a_cluster_that_asks_for_a_token_is_told_from_none(
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", refused)
+    monkeypatch.setattr(joining, "address_of_auto", lambda: "")
     for local in (True, False):
         with pytest.raises(ConfigError, match=r"192\.0\.2\.7:1: it takes nobody without its token"):
             joining.connect_ray(local=local)
@@ -83,6 +102,7 @@ def test_who_asks_of_a_deployment_starts_no_ray(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", nobody)
+    monkeypatch.setattr(joining, "address_of_auto", lambda: "")
     asking: tuple[Callable[[], object], ...] = (
         canal.status,
         canal.subscribers,
