@@ -38,8 +38,9 @@ def tail(
 ) -> None:
     """Print changes as JSON lines, one a row, until Ctrl-C or the end of the binlog files.
 
-    (With --json, too: it prints nothing else.) Its subscription is ephemeral: it affects no other and leaves nothing. With --client-id it
-    shows what that subscriber gets next, and leaves that one and its cursor alone.
+    (With --json, too: it prints nothing else.) Its subscription is ephemeral: it affects no other
+    and leaves nothing. With --client-id it shows what that subscriber gets next, and leaves that
+    one and its cursor alone.
     """
     import ray_canal as canal
     from ray_canal.render import print_changes

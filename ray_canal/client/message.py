@@ -9,7 +9,7 @@ here; how a reference becomes a chunk is the transport's business.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -70,8 +70,8 @@ class Message:
 
     head: MessageHead
     load: Callable[[list[Payload]], list[DecodedChunk]]
-    _chunks: list[DecodedChunk] | None = field(default=None, repr=False)
-    transform: Transform | None = field(default=None, repr=False)  # of `batches`
+    _chunks: list[DecodedChunk] | None = None
+    transform: Transform | None = None  # of `batches`
 
     @property
     def id(self) -> int:
@@ -115,6 +115,12 @@ class Message:
         """The cursor that its ack moves to: the last transaction's end, and how much of an open one
         is consumed."""
         return self.head.ack
+
+    def __repr__(self) -> str:
+        return (
+            f"Message(id={self.id}, entry_count={self.entry_count}, row_count={self.row_count}, "
+            f"start={self.start}, end={self.end})"
+        )
 
     def __len__(self) -> int:
         return self.head.entry_count
