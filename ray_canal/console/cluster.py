@@ -168,12 +168,12 @@ class Cluster:
 
     def start(self, config: CanalConfig) -> list[str]:
         """Start the destinations of a configuration in this namespace; return their names."""
-        return api.start(self._here(config), replace=False)
+        return api.start(self._in_namespace(config), replace=False)
 
     def plan(self, config: CanalConfig) -> dict[str, Any]:
         """Return what `apply` would do: destinations, Canal's TCP port, sinks, Arrow Flight. (The
         console does not open itself again: `ray-canal apply` does.)"""
-        here = self._here(config)
+        here = self._in_namespace(config)
         ports = {}
         if here.flight is not None:
             from ray_canal.flight.actor import plan_flight
@@ -183,7 +183,7 @@ class Cluster:
 
     def apply(self, config: CanalConfig, *, remove: bool) -> dict[str, Any]:
         """Change what runs into what a configuration says, but for the console; return the plan."""
-        here = self._here(config)
+        here = self._in_namespace(config)
         found = self.plan(here)
         applying.apply(here, remove=remove)
         if here.flight is not None:
@@ -199,9 +199,10 @@ class Cluster:
 
     def start_sinks(self, config: CanalConfig, names: Sequence[str]) -> list[str]:
         """Start sinks of a configuration (none named: all); return their names."""
-        return start_sinks(self._here(config), *names)
+        return start_sinks(self._in_namespace(config), *names)
 
-    def _here(self, config: CanalConfig) -> CanalConfig:
+    def _in_namespace(self, config: CanalConfig) -> CanalConfig:
+        """Return the configuration with the console's own namespace of Ray."""
         here = config.ray.model_copy(update={"namespace": self._namespace})
         return config.model_copy(update={"ray": here})
 

@@ -63,7 +63,7 @@ def check_server(
         try:
             version = catalog.version
         except CanalError as error:
-            return [CheckResult("connection", False, str(error), "see the detail")]
+            return [CheckResult("connection", False, str(error))]
         results = [CheckResult("connection", True, f"{source.address} runs {version}")]
         try:
             results += _check_grants(source, catalog)
@@ -74,7 +74,7 @@ def check_server(
                 results.append(_check_detection(source, catalog))
             results.append(_check_start(source, catalog))
         except CanalError as error:
-            results.append(CheckResult("queries", False, str(error), "see the detail"))
+            results.append(CheckResult("queries", False, str(error)))
         return results
     finally:
         catalog.close()

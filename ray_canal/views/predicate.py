@@ -108,7 +108,8 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """A batch's columns by name; an image's are NULL where there is no such image."""
+    """Return a batch's columns by name, an image's as `before.COLUMN` and `after.COLUMN`, which are
+    NULL where there is no such image."""
     found: dict[str, pa.Array] = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.name in PRESENT:
@@ -306,6 +307,7 @@ class _Compiler:
     # --- numbers ------------------------------------------------------------------------------
 
     def _numbers(self, node: exp.Expression) -> list[Value]:
+        """Return both operands' values, of number types. Raises ConfigError: one is no number."""
         values = [self.value(node.this), self.value(node.expression)]
         for value in values:
             if value.kind not in (ValueKind.NUMBER, ValueKind.NULL):
