@@ -7,6 +7,7 @@ prints changes as JSON lives in `ray_canal/render.py`, the demo in `ray_canal/de
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -39,7 +40,7 @@ from ray_canal.cli.subscriber import subscriber
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
 from ray_canal.cli.tail import tail
 from ray_canal.cli.verify import verify
-from ray_canal.errors import CanalError
+from ray_canal.errors import CanalError, InstanceNotFound
 from ray_canal.logs import write_to_stderr
 from ray_canal.malloc import keep_freed_memory
 
@@ -115,20 +116,22 @@ def start(
     with _until_signal() as stopped:
         stopped.wait()
     for name in sinks:
-        canal.stop_sink(name, namespace=namespace)
+        with contextlib.suppress(InstanceNotFound):  # `ray-canal sink stop` was first
+            canal.stop_sink(name, namespace=namespace)
     if deployment.server and not served_before:
         canal.stop_serving(namespace=namespace)
     _stop_destinations(deployment, [name for name in names if name not in before], as_json)
 
 
 def _stop_destinations(deployment: CanalConfig, names: list[str], as_json: bool) -> None:
-    """Stop them, and close the ports that were opened for them."""
+    """Stop those that nobody has stopped yet, and close the ports that were opened for them."""
     import ray_canal as canal
 
     if names:
         close_ports(deployment)
     for name in names:
-        canal.stop(name, namespace=deployment.ray.namespace)
+        with contextlib.suppress(InstanceNotFound):
+            canal.stop(name, namespace=deployment.ray.namespace)
         typer.echo(f"{name}: stopped", err=as_json)
 
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ray_canal.errors import ConfigError
+
 
 def spark_jar(
     output: Annotated[
@@ -20,7 +22,10 @@ def spark_jar(
     ] = None,
 ) -> None:
     """Make the jar with Spark's format("ray_canal"), for spark-submit --jars."""
-    from ray_canal.spark import jar, provide_java
+    try:
+        from ray_canal.spark import jar, provide_java
+    except ImportError as error:
+        raise ConfigError(str(error)) from None
 
     provide_java()
     made = jar(spark_home)

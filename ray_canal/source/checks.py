@@ -14,6 +14,7 @@ from ray_canal.errors import CanalError, ServerSettingRefused
 from ray_canal.source import server_id
 from ray_canal.source.binlog_files import check_magic, list_binlogs
 from ray_canal.source.catalog import Catalog
+from ray_canal.source.catalog_tables import NOT_SYSTEM
 from ray_canal.source.connection import grant_advice
 from ray_canal.source.setting_checks import (
     CheckResult,
@@ -73,6 +74,7 @@ def check_server(
             if source.standby or source.detect:
                 results.append(_check_detection(source, catalog))
             results.append(_check_start(source, catalog))
+            results.append(_check_filter(config, catalog))
         except CanalError as error:
             results.append(CheckResult("queries", False, str(error)))
         return results
@@ -151,13 +153,31 @@ def _check_start(source: SourceConfig, catalog: Catalog) -> CheckResult:
     try:
         position = configured_start(source, ServerLog(source, catalog, wake))
     except CanalError as error:
-        return CheckResult("start", False, str(error), "change source.start")
+        is_the_server = isinstance(error, ServerSettingRefused)
+        return CheckResult(
+            "start", False, str(error), "" if is_the_server else "change source.start"
+        )
     finally:
         os.close(wake)
         os.close(writer)
     return CheckResult(
         "start", True, f"{source.start}: {position if position.journal_name else position.gtid}"
     )
+
+
+def _check_filter(config: InstanceConfig, catalog: Catalog) -> CheckResult:
+    """Check that the filter admits a table that is there: one with a misspelt name admits none."""
+    rows = catalog.rows(
+        f"SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE {NOT_SYSTEM}"
+    )
+    admits = config.filter.of_subscriber("").admits
+    count = sum(admits(str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])) for row in rows)
+    of_all = f"{count} of the {len(rows)} tables that {config.source.username!r} may see"
+    if count or not rows:
+        return CheckResult("filter", True, of_all)
+    fix = "change instance.filter.tables, a list of regular expressions over schema.table"
+    detail = f"{config.filter.tables!r} admits {of_all}"
+    return CheckResult("filter", False, detail, fix, advisory=True)
 
 
 def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:

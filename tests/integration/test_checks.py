@@ -38,6 +38,21 @@ def test_what_is_said_to_run_mends_it(mysql97: Server, name: str, bad: str) -> N
         mysql97.execute(f"RESET PERSIST IF EXISTS {name}", f"SET GLOBAL {name} = {before!r}")
 
 
+def test_a_filter_that_admits_no_table_that_is_there(server: Server) -> None:
+    assert results(server)["filter"].ok  # a server without tables has none to admit
+    server.execute("CREATE DATABASE filtered", "CREATE TABLE filtered.orders (id INT PRIMARY KEY)")
+    try:
+        given = instance(server)
+        found = []
+        for tables in (r"filtered\.order", r"filtered\..*"):
+            changed = given.model_copy(update={"filter": given.filter.changed({"tables": tables})})
+            found.append(next(each for each in check_source(changed) if each.name == "filter"))
+    finally:
+        server.execute("DROP DATABASE filtered")
+    assert [(each.ok, each.advisory) for each in found] == [(False, True), (True, False)]
+    assert found[0].detail.startswith("'filtered\\\\.order' admits 0 of the 1 tables that 'root'")
+
+
 def test_a_server_id_that_somebody_uses(server: Server) -> None:
     assert results(server, server_id=4711)["source.server_id"].ok
     with opened(instance(server, server_id=4711)):

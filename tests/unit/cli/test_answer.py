@@ -15,6 +15,7 @@ from ray.exceptions import RpcError
 import ray_canal as canal
 from ray_canal import cli
 from ray_canal.cli.answer import answer, down_by
+from ray_canal.config import load
 from ray_canal.demo import BINLOGS
 from ray_canal.errors import ConfigError, InstanceNotFound
 
@@ -112,3 +113,21 @@ def test_the_list_of_commands_has_a_sentence_for_each() -> None:
     found = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
     every = [c for one in found.values() for c in (one, *getattr(one, "commands", {}).values())]
     assert not [c.name for c in every if "\n" in (c.help or "").partition("\n\n")[0]]
+
+
+def test_a_destination_that_was_stopped_elsewhere_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By `ray-canal stop`, while `ray-canal start` waits for Ctrl-C."""
+    asked: list[str] = []
+
+    def stop(name: str, **_: object) -> None:
+        asked.append(name)
+        if name == "orders":
+            raise InstanceNotFound("no destination 'orders' is running")
+
+    monkeypatch.setattr(canal, "stop", stop)
+    deployment = load({"instance": [{"destination": "orders", "source": {"files": ["b"]}}]})
+    cli._stop_destinations(deployment, ["orders", "items"], as_json=False)
+    assert asked == ["orders", "items"]
+    assert capsys.readouterr().out == "orders: stopped\nitems: stopped\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from ray_canal import spark
 from ray_canal.cli import app
+from ray_canal.errors import ConfigError
 
 
 def test_it_is_printed_or_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +30,9 @@ def test_it_is_printed_or_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (run.exit_code, run.output.strip()) == (0, str(out))
     assert out.read_bytes() == b"jar"
     assert asked == [None, Path("/opt/spark")]
+
+
+def test_without_the_extra_it_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray_canal.spark", None)  # importing it fails
+    run = CliRunner().invoke(app, ["spark-jar"])
+    assert isinstance(run.exception, ConfigError)
