@@ -255,7 +255,7 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         import ray_canal as canal
-        from ray_canal.destination.status.diagnosis import bottleneck
+        from ray_canal.destination.status.bottleneck import bottleneck
 
         while not self.over.wait(0.5):
             self._limit_new()

@@ -15,7 +15,8 @@ from typing import Annotated, Any
 import typer
 
 from ray_canal.cli.options import NAMESPACE, NOTHING, AsJson, Destination, Namespace
-from ray_canal.destination.status.diagnosis import bottleneck, diagnose, slowest
+from ray_canal.destination.status.bottleneck import bottleneck, slowest
+from ray_canal.destination.status.diagnosis import diagnose
 from ray_canal.model.metrics import value_at
 from ray_canal.model.quantities import duration_text, rate_text, size_text
 

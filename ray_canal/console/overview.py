@@ -9,7 +9,8 @@ from typing import Any
 from ray_canal.console.alerts import Problem, answers, problems
 from ray_canal.console.collector import KnownDestination
 from ray_canal.console.text import clock
-from ray_canal.destination.status.diagnosis import Diagnosis, bottleneck, diagnose, slowest
+from ray_canal.destination.status.bottleneck import bottleneck, slowest
+from ray_canal.destination.status.diagnosis import Diagnosis, diagnose
 from ray_canal.model.metrics import value_at
 
 STAGES = (

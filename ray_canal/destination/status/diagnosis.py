@@ -11,23 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from ray_canal.destination.status.bottleneck import bottleneck
 from ray_canal.destination.status.failure_advice import advice_on, recovers
 from ray_canal.model.metrics import value_at
 from ray_canal.model.quantities import duration_text, rate_text, size_text
 
 Severity = Literal["ok", "wait", "problem"]
 
-_BUSY_PERCENT = 70.0
-"""A stage that works for so much of the time limits the others, also where nothing is behind."""
-_IDLE_PERCENT = 20.0
-"""Where no stage works for so much of the time, none of them limits."""
-_MOSTLY_PERCENT = 50.0
 _SILENT_S = 60.0
 """A subscriber with something to read that does not call for so long is noticed."""
 _SLOW_START_S = 120.0
+_NAMED_MAX = 5
 _PURGE_SOON_S = 2 * 3600.0
-_MOST_OF = 2 / 3
-_READING_STAGES = ("fetch", "parse", "decode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,76 +50,6 @@ class Diagnosis:
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for programs."""
         return {**asdict(self), "evidence": list(self.evidence)}
-
-
-@dataclass(frozen=True, slots=True)
-class Bottleneck:
-    """The stage that limits a destination: `source` while there is nothing more to read, `server`
-    while the server sends less than could be read, `subscribers` while the log is full. `percent`:
-    how busy the stage is (of decoders: or for how much of the time the fetcher was held back by
-    them), 0 for those three."""
-
-    stage: str
-    percent: float = 0.0
-
-
-def bottleneck(status: Mapping[str, Any]) -> Bottleneck | None:
-    """Return what limits a running destination; None: it does not run, or nothing is known."""
-    if status.get("state") != "running":
-        return None
-    if value_at(status, "store.full_s", 0.0) or _waits(status, "store"):
-        return Bottleneck("subscribers")
-    lag_bytes = status.get("lag_bytes")
-    if lag_bytes and _waits(status, "fetch"):
-        return Bottleneck("server")
-    stage, percent = max(_busy(status).items(), key=lambda item: item[1])
-    # With something to read, whatever works most is the limit: a machine without a free CPU keeps
-    # all of them from working all the time.
-    if percent >= (_IDLE_PERCENT if lag_bytes else _BUSY_PERCENT):
-        return Bottleneck(stage, min(percent, 100.0))
-    if lag_bytes is None:
-        return None
-    return Bottleneck("server" if lag_bytes else "source")
-
-
-def _waits(status: Mapping[str, Any], stage: str) -> bool:
-    """Return whether a stage has waited most of the last seconds."""
-    return float(value_at(status, f"stages.{stage}.waiting_percent", 0.0)) >= _MOSTLY_PERCENT
-
-
-def _busy(status: Mapping[str, Any]) -> dict[str, float]:
-    """Return how busy each stage is, in percent of what it can do."""
-    busy = {
-        name: float(times["busy_percent"]) for name, times in (status.get("stages") or {}).items()
-    }
-    decoders = int(status.get("decoders") or 0)
-    if decoders:
-        # Decode tasks that wait for a CPU do not work, and hold the fetcher back all the same.
-        held_back = float(status.get("held_back_percent") or 0.0)
-        busy["decode"] = max(busy.get("decode", 0.0) / decoders, held_back)
-        return busy
-    # One process does these three: it has the name of what most of its work is.
-    apart = {name: busy.pop(name, 0.0) for name in _READING_STAGES}
-    together, most = sum(apart.values()), max(apart, key=lambda name: apart[name])
-    is_most = apart[most] >= _MOST_OF * together > 0
-    busy[most if is_most else "+".join(_READING_STAGES)] = together
-    return busy
-
-
-def slowest(status: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the client id and place of the subscriber that is furthest behind; None: there is
-    none. One that cannot be served comes before all others."""
-    places = value_at(status, "store.subscribers", {})
-    if not places:
-        return None
-
-    def rank(item: tuple[str, Mapping[str, Any]]) -> tuple[bool, bool, int]:
-        place = item[1]
-        catching_up = bool(place.get("detached"))
-        return bool(place.get("failure")), catching_up, place.get("bytes_behind") or 0
-
-    ranked: tuple[str, Mapping[str, Any]] = max(places.items(), key=rank)
-    return ranked
 
 
 def diagnose(
@@ -401,6 +326,13 @@ def _behind(look: _Look) -> Diagnosis | None:
 
 def _at_the_end(look: _Look) -> Diagnosis:
     """Nothing is wrong here."""
+    waiting = [text for one in look.subscribers if (text := _waits_for_more(one))]
+    if waiting and not look.asked:
+        return look.says(
+            "ok", "subscribers", "all that the server has written was read, and not all of it was "
+            "delivered", [*waiting[:_NAMED_MAX], *_where(look)],
+            f"`ray-canal explain {look.name} --client-id CLIENT_ID` says what keeps one of them",
+        )  # fmt: skip
     if look.asked and look.subscribers:
         filter_text = look.subscribers[0].get("filter")
         others = f"or the filter {filter_text!r}, or the destination's own, leaves it out"
@@ -411,6 +343,15 @@ def _at_the_end(look: _Look) -> Diagnosis:
         f"if you expect a change: it is not in this server's binlog (sql_log_bin, binlog_do_db, "
         f"another server), {others}",
     )  # fmt: skip
+
+
+def _waits_for_more(one: Mapping[str, Any]) -> str:
+    """Return what a subscriber does instead of getting the newest changes; empty: it has them."""
+    behind = one.get("entries_behind") or 0
+    states = [word for word, key in (("paused", "paused_at"), ("catches up", "detached"),
+                                     ("expired", "expired_at")) if one.get(key)]  # fmt: skip
+    states += [f"{behind:,} entries behind"] if behind else []
+    return f"client {one['client_id']}: {', '.join(states)}" if states else ""
 
 
 def _unread(look: _Look) -> bool:

@@ -25,7 +25,8 @@ from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.parsing import begin, event_parser
 from ray_canal.destination.ports import Answer, Fetched, Upstream
 from ray_canal.destination.pump import FusedUpstream
-from ray_canal.destination.status.diagnosis import bottleneck, diagnose
+from ray_canal.destination.status.bottleneck import bottleneck
+from ray_canal.destination.status.diagnosis import diagnose
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.source.files import BinlogFiles
 from tests.local_destination import ALL, instance, run, running

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ray_canal import errors
-from ray_canal.destination.status.diagnosis import Bottleneck, bottleneck, diagnose, slowest
+from ray_canal.destination.status.bottleneck import Bottleneck, bottleneck, slowest
+from ray_canal.destination.status.diagnosis import diagnose
 from ray_canal.destination.status.failure_advice import _ADVICE, advice_on, recovers
 from ray_canal.source.port import SourceStatus
 from ray_canal.source.retention import PurgeDistance
@@ -147,6 +148,27 @@ def test_others_are_told_only_what_somebody_has_to_know() -> None:
     found = diagnose(running(), [subscriber()], 8)
     assert "no subscriber 8" in str(found)
     assert "subscribers: 7" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"paused_at": 1_795_000_000, "entries_behind": 5}, "client 8: paused, 5 entries behind"),
+        ({"detached": True, "entries_behind": None}, "client 8: catches up"),
+        ({"expired_at": 1_795_000_000, "entries_behind": None}, "client 8: expired"),
+        ({"entries_behind": 3}, "client 8: 3 entries behind"),
+    ],
+)
+def test_what_was_not_delivered_to_all_is_not_said_to_be(
+    changes: dict[str, Any], told: str
+) -> None:
+    answer = diagnose(running(), [subscriber(7), subscriber(8, **changes)])
+    assert answer.severity == "ok"
+    assert "not all of it was delivered" in answer.reason
+    assert told in answer.evidence
+    assert not any("client 7" in each for each in answer.evidence)
+    whole = diagnose(running(), [subscriber(7), subscriber(8)])
+    assert "read and delivered" in whole.reason
 
 
 def _kinds(kind: type[Exception]) -> set[str]:
