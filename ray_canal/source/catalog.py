@@ -23,7 +23,7 @@ from ray_canal.model.table_meta import (
     RDS_HIDDEN_KEY,
     ColumnMeta,
 )
-from ray_canal.source.connection import connect, query
+from ray_canal.source.connection import SERVER_SQL, connect, query, server_uuid
 from ray_canal.types import mysql
 from ray_canal.types.charsets import canonical
 from ray_canal.types.registry import SYNONYMS, WORDS
@@ -88,7 +88,7 @@ class Catalog:
 
     def server_uuid(self) -> str:
         """MySQL's server_uuid; MariaDB has none, so its server id."""
-        return self.variable("server_uuid") or f"mariadb-{self.variable('server_id')}"
+        return server_uuid(self.rows(SERVER_SQL))
 
     def hidden_key(self) -> str:
         """The key that this server adds to keyless tables, unseen; empty: it does not."""

@@ -115,6 +115,16 @@ def query(connection: Any, config: SourceConfig, sql: str, *values: object) -> l
         return list(cursor.fetchall())
 
 
+SERVER_SQL = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_id')"
+
+
+def server_uuid(rows: list[dict[str, Any]]) -> str:
+    """Return who a server is, of its answer to SERVER_SQL: MySQL's server_uuid; MariaDB has none,
+    so its server id."""
+    found = {str(row["Variable_name"]): str(row["Value"]) for row in rows}
+    return found.get("server_uuid") or f"mariadb-{found['server_id']}"
+
+
 def server_error(
     config: SourceConfig, code: int, text: str, *, logged_in: bool = False
 ) -> CanalError:

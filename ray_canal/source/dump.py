@@ -27,10 +27,12 @@ from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import BINLOG_START, EntryPosition
 from ray_canal.source import server_id
 from ray_canal.source.connection import (
+    SERVER_SQL,
     connect,
     is_encrypted,
     query,
     server_error,
+    server_uuid,
     translated,
 )
 from ray_canal.source.start.log_file import WIDE_OFFSET, takes_wide_offsets
@@ -78,6 +80,7 @@ class BinlogDump:
         self.waited_s = 0.0
         self.last_received_at = 0.0
         self.semi_sync = False
+        self.server_uuid = ""
 
     def start(
         self,
@@ -93,6 +96,7 @@ class BinlogDump:
         Raises SourceError kinds; errors about the position itself come with the first `receive`.
         """
         self._connection = connection = connect(self._config)
+        self.server_uuid = server_uuid(self._query(SERVER_SQL))
         version = str(self._query("SELECT VERSION() AS v")[0]["v"])
         is_mariadb = "mariadb" in version.lower()
         chosen = replica.server_id or server_id.choose(connection, self._config)

@@ -10,11 +10,11 @@ at each connect.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import random
 import select
+import threading
 import time
 import uuid
 from collections import deque
@@ -85,6 +85,7 @@ class LiveSource:
         self._same_log = SameLog(self._config, self._wake_out)
         self._interrupted = False
         self._closed = False
+        self._closing = threading.Lock()  # a descriptor that is closed is soon another file's
         self._retry_at = 0.0
         self._retries = 0
         self._reconnects = self._errors = 0
@@ -232,6 +233,7 @@ class LiveSource:
         dump = BinlogDump(self._config, self._cutter)
         try:
             self._replica = dump.start(position, self._replica, by_gtid=by_gtid)
+            self._refuse_other_server(dump.server_uuid)
         except BaseException:
             dump.close()
             raise
@@ -352,7 +354,6 @@ class LiveSource:
         # All chunks of the received bytes are handed out: what remains is a part of an event.
         self._cutter.discard_partial()
         try:
-            self._check_same_server()
             position = EntryPosition(self._cutter.journal_name, self._cutter.position)
             if position.position >= WIDE_OFFSET and not self._cutter.is_between:
                 raise SourceError(  # a dump by GTID, as it has to be, might leave out the rest
@@ -372,17 +373,14 @@ class LiveSource:
         tell(log, "source", "connected again to %s", self._config.address, action="connected")
         return True
 
-    def _check_same_server(self) -> None:
-        catalog = Catalog(self._config)
-        try:
-            found = catalog.server_uuid()
-        finally:
-            catalog.close()
+    def _refuse_other_server(self, found: str) -> None:
+        """An address may lead to another server at each connect."""
         if found != self._identity.server_uuid:
             raise SourceError(
                 f"MySQL at {self._config.address} is now another server ({found}, was "
                 f"{self._identity.server_uuid}): its file positions differ; reading starts "
-                "again where the cursors lie there"
+                "again where the cursors lie there. An address has to lead to one server at a "
+                "time; name others in source.standby"
             )
 
     def status(self) -> SourceStatus:
@@ -402,16 +400,17 @@ class LiveSource:
         )
 
     def hurry(self) -> None:
-        if not self._closed:
-            self._pace.hurry()
+        with self._closing:
+            if not self._closed:
+                self._pace.hurry()
 
     def interrupt(self) -> None:
         self._interrupted = True
         self._wake_reader()
 
     def _wake_reader(self) -> None:
-        if not self._closed:
-            with contextlib.suppress(OSError):
+        with self._closing:
+            if not self._closed:
                 os.write(self._wake_in, b"x")
 
     def _drop_dump(self) -> None:
@@ -423,10 +422,11 @@ class LiveSource:
         self._interrupted = True
         self._drop_dump()
         self._end_health_check()
-        if not self._closed:
-            self._closed = True
-            os.close(self._wake_in)
-            os.close(self._wake_out)
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                os.close(self._wake_in)
+                os.close(self._wake_out)
 
 
 def _by_gtid(preferred: bool, position: EntryPosition) -> bool:

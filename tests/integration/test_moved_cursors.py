@@ -1,4 +1,5 @@
-"""A cursor that moves to another server with the same transactions in another form or order."""
+"""A cursor that moves to another server with the same transactions in another form or order; and a
+server that is not the one that was asked."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from ray_canal.destination.parsing import event_parser
+from ray_canal.errors import SourceError
 from ray_canal.log.log_order import LogOrder
 from ray_canal.log.subscriber import consumed
 from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
 from ray_canal.model.position import EntryPosition, LogPosition
 from ray_canal.source.live import LiveSource
 from tests.dumps import instance, read_until
-from tests.integration.test_log_identity import reading, serving
+from tests.integration.test_log_identity import reading, serving, write
+from tests.proxy import Proxy
 from tests.servers import Server
 
 ROWS = 120
@@ -190,3 +193,27 @@ def test_sources_in_another_order(kind: str, tmp_path: Path) -> None:
                 for chunk in log_chunks(source, new, started.position)
             )
         assert rows == 5  # all but OTHER:1
+
+
+@pytest.mark.parametrize("kind", ["mysql97", "mariadb"])
+def test_an_address_that_leads_to_another_server_at_each_connect(
+    kind: str, tmp_path: Path
+) -> None:
+    """Where reading begins was decided at one server, and the dump's connection leads to another
+    one, whose log has such a place, too."""
+    with (
+        serving(kind, tmp_path / "one", server_id="11") as one,
+        serving(kind, tmp_path / "other", server_id="12") as other,
+        Proxy((one.host, one.port)) as proxy,
+    ):
+        write(one, 0, 10)
+        write(other, 100, 10)
+
+        def moves(*_: object) -> None:
+            proxy.retarget((other.host, other.port))
+
+        with reading(one, address=proxy.address, start="earliest") as source:
+            with pytest.raises(SourceError, match="is now another server"):
+                source.resume((), decided=moves)
+            source.resume(())
+            assert read_until(source, *other.position())
