@@ -125,8 +125,7 @@ def _properties(properties: Properties, said: Said) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in properties.values:
         prefix = next((p for p in ("kafka.", "canal.mq.properties.") if name.startswith(p)), None)
-        value = properties.get(name)
-        if prefix is None or not value:
+        if prefix is None or not (value := properties.get(name)):
             continue
         key = name.removeprefix(prefix)
         if key in _SAME or key in _RENAMED:

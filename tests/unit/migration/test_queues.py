@@ -14,6 +14,7 @@ from ray_canal.migration.toml_text import render
 SERVER = """
 canal.destinations = orders
 canal.serverMode = kafka
+canal.instance.global.manager.address = ${canal.admin.manager}
 canal.mq.flatMessage = true
 canal.mq.database.hash = false
 kafka.bootstrap.servers = k1:9092,k2:9092
