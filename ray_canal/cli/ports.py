@@ -61,9 +61,10 @@ def open_ports(deployment: CanalConfig) -> dict[str, str]:
     """Open them and return their addresses by title; print what whoever opens a port should
     know."""
     found = {port.title: port.open(deployment) for port in ports(deployment)}
-    for section in (deployment.server, deployment.flight, deployment.console):
+    for name in ("server", "flight", "console"):
+        section = getattr(deployment, name)
         if section is not None and section.warning:
-            typer.echo(f"warning: {section.warning}", err=True)
+            typer.echo(f"warning: [{name}]: {section.warning}", err=True)
     return found
 
 
