@@ -75,9 +75,9 @@ def is_ephemeral_id(client_id: int) -> bool:
 
 
 def refuse_client_id(client_id: int) -> None:
-    """Raises ConfigError: no subscriber can have this id."""
-    if client_id < 0:
-        raise ConfigError(f"client_id {client_id}: ids begin at 0")
+    """Raises ConfigError: no subscriber can have this id, or its cursor cannot be kept."""
+    if not 0 <= client_id < 1 << 63:
+        raise ConfigError(f"client_id {client_id}: ids begin at 0 and have at most 63 bits")
 
 
 def refuse_wishes(wishes: Subscription) -> None:

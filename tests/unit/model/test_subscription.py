@@ -66,3 +66,10 @@ def test_ids_begin_at_zero() -> None:
     refuse_client_id(0)
     with pytest.raises(ConfigError, match="begin at 0"):
         refuse_client_id(-1)
+
+
+def test_ids_are_what_every_backend_can_keep() -> None:
+    """SQLite's and MySQL's integers; what is above was an OverflowError of the first one."""
+    refuse_client_id((1 << 63) - 1)
+    with pytest.raises(ConfigError, match="at most 63 bits"):
+        refuse_client_id(1 << 63)
