@@ -94,7 +94,7 @@ def start(
     namespace = deployment.ray.namespace
     before = set(canal.destinations(namespace=namespace))
     served_before = bool(deployment.server and canal.server_status(namespace=namespace))
-    names = canal.start(deployment, replace=replace)
+    names = _begin(deployment, before, replace=replace, stays=detach, as_json=as_json)
     told = {name: "running, started before" if name in before else "running" for name in names}
     if deployment.ray.standby:
         answer({"destinations": told}, *map(": ".join, told.items()), as_json=as_json)
@@ -121,6 +121,26 @@ def start(
     if deployment.server and not served_before:
         canal.stop_serving(namespace=namespace)
     _stop_destinations(deployment, [name for name in names if name not in before], as_json)
+
+
+def _begin(
+    deployment: CanalConfig, before: set[str], *, replace: bool, stays: bool, as_json: bool
+) -> list[str]:
+    """Start the destinations and return their names. Ctrl-C meanwhile stops what was not there
+    `before`, or says that it `stays`."""
+    import ray_canal as canal
+
+    namespace = deployment.ray.namespace
+    try:
+        return canal.start(deployment, replace=replace)
+    except KeyboardInterrupt:
+        new = {each.destination for each in deployment.instance} - before
+        begun = sorted(new.intersection(canal.destinations(namespace=namespace)))
+        if not stays:
+            _stop_destinations(deployment, begun, as_json)
+        for name in begun if stays else ():
+            typer.echo(f"{name}: goes on; `ray-canal stop {name}` stops it", err=True)
+        raise
 
 
 def _stop_destinations(deployment: CanalConfig, names: list[str], as_json: bool) -> None:
