@@ -95,7 +95,6 @@ class BatchReads:
         try:
             for batches in messages:
                 shown = [pruned(batch, schema) for batch in batches]
-                schema = schema if len(schema) else readable_schema(shown[0].schema)
                 count = options.partitions or self._cores()
                 places += write_chunks(shown, schema, carrier, count)
         except BaseException:
@@ -222,28 +221,20 @@ def _rows_of(part: FilePart, options: ReadOptions, schema: pa.Schema) -> bytes:
     sink, wanted = pa.BufferOutputStream(), frozenset({options.table})
     for batches in part.batches():
         found = tables_batches(batches, wanted, options.statements).get(options.table, [])
-        write_streams(sink, [_shipped(batch, schema) for batch in found])
+        write_streams(sink, [shipped(pruned(batch, schema), schema) for batch in found])
     # `bytes` on purpose: Ray stores them raw, so that a JVM can read them; but not if there are
     # none.
     rows: bytes = sink.getvalue().to_pybytes()
     return rows or _END_OF_STREAM
 
 
-def _shipped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    shown = pruned(batch, schema)
-    return shipped(shown, schema if len(schema) else readable_schema(shown.schema))
-
-
 def pruned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with the columns, at any depth, that `schema` has; of none one is left, for its rows
-    are counted. Raises ConfigError: one has a type that does not fit."""
+    """A batch with the columns, at any depth, that both it and `schema` have; with none it still
+    has its rows. Raises ConfigError: one has a type that does not fit."""
     array = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
-    wanted = pa.struct([f for f in schema if f.name in batch.schema.names])
-    if not len(wanted):
-        wanted = pa.struct([batch.schema.field("position")])
-    shown = _pruned(array, wanted)
+    shown = _pruned(array, pa.struct(list(schema)))
     found = pa.RecordBatch.from_struct_array(shown)
-    if not is_part_of(readable_schema(found.schema), schema if len(schema) else found.schema):
+    if not is_part_of(readable_schema(found.schema), schema):
         raise ConfigError(
             f"{place_at(batch, 0)} has columns of other types than the DataFrame: call load() "
             "again, without .schema(...)"
@@ -260,5 +251,9 @@ def _pruned(array: pa.Array, wanted: pa.StructType) -> pa.StructArray:
         for index, field in enumerate(array.type)
         if field.name in names
     }
+    if not found:  # `from_arrays` would have no rows
+        valid = array.is_valid()
+        buffers = [valid.buffers()[1]]
+        return pa.StructArray.from_buffers(pa.struct([]), len(array), buffers, -1, valid.offset)
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(list(found.values()), names=list(found), mask=mask)

@@ -188,12 +188,30 @@ def test_a_readers_clock_ends_no_read() -> None:
     assert found == list(range(5))
 
 
+def test_rows_of_versions_that_lack_all_columns_of_a_query_are_there() -> None:
+    """Columns that came later, alone and beside others, and columns of whole-table changes."""
+    changes = [("INSERT", None, {"id": 1, "name": "x"}), ("DELETE", {"id": 1, "name": "x"}, None)]
+    batch = change_batch([*changes, *changes], ITEM)
+    price = pa.field("after", pa.struct([("price", pa.int64())]))
+    for fields in ([price], [pa.field("position", pa.int64()), price]):
+        for rows in (batch, batch.slice(1)):
+            found = pruned(rows, pa.schema(fields))
+            assert found.num_rows == rows.num_rows
+            assert found.column("after").is_valid().equals(rows.column("after").is_valid())
+    schema = pa.schema([("sql", pa.string())])
+    reads = BatchReads(MemoryFile, lambda: 1, lambda: True)
+    options = ReadOptions.of({"table": "shop.item", "destination": "d"})
+    name, places = reads.open_log(options, schema, [[batch]])
+    assert [len(read(place)) for place in places] == [4]
+    reads.release(name)
+
+
 def test_pruning() -> None:
     batch = inserts(1, 3)
     only_id = pa.schema([("after", pa.struct([("id", pa.int64())]))])
     assert pruned(batch, only_id).to_pylist() == [{"after": {"id": n}} for n in (1, 2, 3)]
     nothing = pruned(batch, pa.schema([]))
-    assert (nothing.num_rows, nothing.schema.names) == (3, ["position"])
+    assert (nothing.num_rows, nothing.schema.names) == (3, [])
     narrow = pa.schema([("after", pa.struct([("id", pa.int16())]))])
     with pytest.raises(ConfigError, match="other types"):
         pruned(batch, narrow)
