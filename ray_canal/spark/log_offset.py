@@ -11,14 +11,15 @@ from typing import Any
 import pyarrow as pa
 
 from ray_canal.errors import ConfigError
-from ray_canal.views.row_places import RowPlace, rows_above
+from ray_canal.views.row_places import RowPlace, place_at, rows_above
 
 START = RowPlace(-1, -1, -1, -1)
 """Before all rows."""
 
 
-def offset_text(place: RowPlace, transaction: str = "") -> str:
-    """`transaction`: the row's, its GTID where there are GTIDs; for people, it is not compared."""
+def offset_text(place: RowPlace, transaction: str = "", *, is_read: bool = False) -> str:
+    """`transaction`: the row's, its GTID where there are GTIDs; for people, it is not compared.
+    `is_read`: it is a row of a snapshot, which may come again under another id."""
     body: dict[str, Any] = {
         "timeline": place.timeline,
         "journal": place.journal_name,
@@ -28,6 +29,8 @@ def offset_text(place: RowPlace, transaction: str = "") -> str:
     }
     if transaction:
         body["transaction"] = transaction
+    if is_read:
+        body["is_read"] = True
     return json.dumps(body, separators=(",", ":"))
 
 
@@ -43,6 +46,17 @@ def offset_place(text: str) -> RowPlace:
             f"the checkpoint's offset {text[:200]} is not one of ray_canal: use a checkpoint "
             "location of the query's own"
         ) from None
+
+
+def is_read(text: str) -> bool:
+    """Return whether an offset's row is one of a snapshot."""
+    return bool(json.loads(text).get("is_read"))
+
+
+def has_row(batch: pa.RecordBatch, place: RowPlace) -> bool:
+    """Return whether a batch has the row of this place."""
+    index = batch.num_rows - rows_above(batch, place) - 1
+    return index >= 0 and place_at(batch, index).key == place.key
 
 
 def rows_between(batch: pa.RecordBatch, start: RowPlace, end: RowPlace) -> pa.RecordBatch:

@@ -24,7 +24,14 @@ from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
 from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, MessageSource, Wanted
 from ray_canal.spark.chunks import Carrier, write_chunks
 from ray_canal.spark.frames import NOTES, Statements, common_schema, tables_batches
-from ray_canal.spark.log_offset import START, offset_place, offset_text, rows_between
+from ray_canal.spark.log_offset import (
+    START,
+    has_row,
+    is_read,
+    offset_place,
+    offset_text,
+    rows_between,
+)
 from ray_canal.spark.schema import is_part_of
 from ray_canal.views.row_places import RowPlace, place_at
 
@@ -75,6 +82,7 @@ class MessageRows:
     batches: list[pa.RecordBatch]
     last: RowPlace = START
     transaction: str = ""
+    is_read: bool = False
     size_bytes: int = 0
     places: list[str] = field(default_factory=list)
     release: Callable[[], None] = lambda: None
@@ -107,6 +115,7 @@ class LogStream:
         self._finished = False
         self._is_over = False
         """All of a query of what is available was fetched."""
+        self._is_closed = False
         self._lock = threading.Lock()
         self._ahead = self._begun()
 
@@ -132,7 +141,7 @@ class LogStream:
                     if found != start and size_bytes + piece.size_bytes > self._sizes.bytes_max:
                         break
                     size_bytes += piece.size_bytes
-                    found = offset_text(piece.last, piece.transaction)
+                    found = offset_text(piece.last, piece.transaction, is_read=piece.is_read)
             except CanalError:
                 if found == start:
                     raise
@@ -143,7 +152,12 @@ class LogStream:
         """Places of the rows behind `start`, up to and with `end`."""
         with self._lock:
             begin, last = offset_place(start), offset_place(end)
-            self._fetch_up_to(last)
+            if last.key <= begin.key:  # the first micro-batch of a query that has no changes yet
+                return []
+            piece = self._fetch_up_to(last)
+            comes_again = not is_read(end) and piece.last.timeline == last.timeline
+            if comes_again and not any(has_row(batch, last) for batch in piece.batches):
+                raise self._is_gone(last)
             places: list[str] = []
             for piece in self._pieces:
                 places += self._places(piece, begin, last)
@@ -155,9 +169,11 @@ class LogStream:
             self._ack(offset_place(end))
 
     def close(self) -> None:
-        """Stop fetching; what was not acked comes again to the next stream."""
-        self._ahead.close()
+        """Stop fetching; what was not acked comes again to the next stream. A call that waits for
+        changes ends."""
+        self._is_closed = True
         with self._lock:
+            self._ahead.close()
             self._free_all()
 
     def _begun(self) -> Ahead[_Held]:
@@ -170,7 +186,7 @@ class LogStream:
         _log.warning("%s: rows come again: %s", self._table.name, error)
         self._ahead.close()
         self._free_all()
-        self._is_over = False
+        self._finished = self._is_over = False
         with contextlib.suppress(CanalError):
             self._connector.rollback()
         self._ahead = self._begun()
@@ -212,6 +228,8 @@ class LogStream:
 
     def _fetch(self, timeout: float) -> MessageRows | None:
         """The next message, as the last piece; None: there is none now."""
+        if self._is_closed:
+            raise CanalError(f"{self._table.name}: the query was stopped")
         try:
             found = self._ahead.next(timeout)
         except InstanceRestarted as error:
@@ -230,17 +248,24 @@ class LogStream:
         self._pieces.append(piece)
         return piece
 
-    def _fetch_up_to(self, last: RowPlace) -> None:
-        """Planned rows come again after a restart; wait for them."""
+    def _fetch_up_to(self, last: RowPlace) -> MessageRows:
+        """The first piece that ends at `last` or behind it. Planned rows come again after a
+        restart; wait for them."""
         deadline = time.monotonic() + _AGAIN_S
-        while not any(piece.last.key >= last.key for piece in self._pieces):
+        while True:
+            for piece in self._pieces:
+                if piece.last.key >= last.key:
+                    return piece
             if self._finished or time.monotonic() > deadline:
-                raise CanalError(
-                    f"{self._table.name}: the checkpoint has planned rows up to {last}, and the "
-                    "log does not give them to this subscriber any more: another reader has acked "
-                    "them, or the source is another server; begin with a new checkpoint location"
-                )
+                raise self._is_gone(last)
             self._fetch(_POLL_S)
+
+    def _is_gone(self, last: RowPlace) -> CanalError:
+        return CanalError(
+            f"{self._table.name}: the checkpoint has planned rows up to {last}, and the log does "
+            "not give them to this subscriber any more: another reader has acked them, or the "
+            "source is another server; begin with a new checkpoint location"
+        )
 
     def _places(self, piece: MessageRows, begin: RowPlace, last: RowPlace) -> list[str]:
         if not piece.batches:
@@ -273,6 +298,7 @@ class LogStream:
                 batches,
                 place_at(batches[-1], -1),
                 _transaction_of(batches[-1]),
+                batches[-1].column("event_type")[-1].as_py() == "READ",
                 sum(batch.nbytes for batch in batches),
                 places,
                 carrier.release,

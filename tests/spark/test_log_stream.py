@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -195,6 +196,28 @@ def test_a_restart_of_the_destination_is_no_error() -> None:
     assert engine.written == ALL
 
 
+def test_a_restart_after_the_end_of_files_was_seen() -> None:
+    """What was fetched and not planned comes again, though the source had ended."""
+    subscription, engine = Subscription(event_batches(), rows_max=40), Engine()
+    subscription.exact = True
+    stream = stream_of(subscription, bytes_max=1, schema=_schema())
+    wait_until(lambda: stream._fetch(0.1) is None and stream._finished)
+    subscription.restarts_at = {2}
+    engine.run(stream)
+    assert engine.written == ALL
+
+
+def test_a_query_on_a_table_without_changes_has_an_empty_first_batch() -> None:
+    """Spark plans it, for it has no offset yet."""
+    subscription = Subscription([])
+    subscription.ended = False
+    stream = stream_of(subscription, schema=_schema())
+    start = stream.initial()
+    assert stream.latest(start) == start
+    assert stream.plan(start, start) == []
+    stream.close()
+
+
 def _schema() -> pa.Schema:
     return peeked_schema(Subscription(event_batches()), "shop.item", 1000, 5.0, "error")
 
@@ -333,6 +356,46 @@ def test_planned_rows_that_are_gone_are_told() -> None:
     with pytest.raises(CanalError, match="the log does not give them to this subscriber"):
         stream.plan(stream.initial(), beyond)
     stream.close()
+
+
+@pytest.mark.parametrize("acked", [1, 3, 4])
+def test_planned_rows_that_another_reader_has_acked_are_told(acked: int) -> None:
+    """With a row behind them in the log, too."""
+    batches = [inserts(n, 1, position=1000 + n) for n in range(6)]
+    stream = stream_of(Subscription(batches, rows_max=1), schema=_schema())
+    planned = offset_text(RowPlace(0, 1, 1002, 0, "mysql-bin.000001"))
+    assert len(stream.plan(stream.initial(), planned)) == 3
+    stream.close()
+    later = stream_of(Subscription(batches[acked:], rows_max=2), schema=_schema())
+    if acked < 3:
+        assert later.plan(later.initial(), planned)  # its last row is there
+    else:
+        with pytest.raises(CanalError, match="another reader has acked them"):
+            later.plan(later.initial(), planned)
+    later.close()
+
+
+def test_rows_that_come_again_under_new_ids_are_not_missed() -> None:
+    """Those of another timeline, and those that a snapshot reads again."""
+    place = RowPlace(0, 1, 900, 0, "mysql-bin.000001")
+    stream = stream_of(Subscription(event_batches()), schema=_schema())
+    assert stream.plan(stream.initial(), offset_text(place, is_read=True)) == []
+    earlier = offset_text(place._replace(timeline=-1))
+    assert stream.plan(stream.initial(), earlier) == []
+    stream.close()
+
+
+def test_a_query_that_is_stopped_waits_for_nothing() -> None:
+    subscription = Subscription([])
+    subscription.ended = False
+    stream = stream_of(subscription, schema=_schema())  # nobody says where the log ends
+    stream.only_available()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(stream.latest, stream.initial())
+        wait_until(lambda: stream._lock.locked())
+        stream.close()
+        with pytest.raises(CanalError, match="the query was stopped"):
+            asked.result(30)
 
 
 def test_no_columns_without_a_change() -> None:
