@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kind
 from pyspark.sql import types as spark
 
 from ray_canal.errors import CanalError
+from ray_canal.sinks.databases.value_texts import time_texts
 
 SPARK_DECIMAL_DIGITS_MAX = 38
 _UINT64_DIGITS = 20
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 
 _SIMPLE = {
     pa.bool_(): pa.bool_(),
@@ -117,10 +120,18 @@ def readable_array(array: pa.Array, target: pa.DataType) -> pa.Array:
     if kind.is_struct(given):
         return _readable_struct(array, target)
     if kind.is_list(given) or kind.is_large_list(given):
-        return _readable_list(array, target)
+        if kind.is_list(target):
+            return _readable_list(array, target)
+        words = _readable_list(array, pa.list_(pa.string()))
+        return pc.binary_join(words, ",").cast(target)  # as MySQL shows a SET
     if kind.is_time(given):
-        return array.cast(pa.time64("us")).cast(pa.int64())
-    return array.cast(target)
+        return readable_array(array.cast(pa.time64("us")).cast(pa.int64()), target)
+    if kind.is_duration(given) and target != given:
+        return time_texts(array).cast(target)
+    if target == pa.binary() and readable_type(given) != target:
+        return array.cast(pa.string()).cast(target)
+    # Rounded to the next one, as ALTER TABLE does.
+    return array.cast(target, safe=not kind.is_floating(target))
 
 
 def readable_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -141,7 +152,7 @@ def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
     """One type for both: two versions of a table that meet in one batch.
 
     Structs get the fields of both, in the order of the newer (second) one; numbers widen; what has
-    nothing in common becomes text. Both must come from `readable_type`.
+    nothing in common becomes text, with bytes bytes. Both must come from `readable_type`.
     """
     if first == second:
         return first
@@ -155,6 +166,10 @@ def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
             for name, field in newer.items()
         ]
         return pa.struct([*fields, *(field for name, field in older.items() if name not in newer)])
+    if pa.binary() in (first, second):
+        return pa.binary()
+    if kind.is_decimal(first) or kind.is_decimal(second):
+        return _merged_decimal(first, second)
     try:
         merged = pa.unify_schemas(
             [pa.schema([("c", first)]), pa.schema([("c", second)])], promote_options="permissive"
@@ -162,6 +177,23 @@ def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
         return readable_type(merged.field(0).type)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.string()
+
+
+def _merged_decimal(first: pa.DataType, second: pa.DataType) -> pa.DataType:
+    """Return the type of a decimal and another type, with all digits of both."""
+    if kind.is_floating(first) or kind.is_floating(second):
+        return pa.float64()
+    whole, scale = 0, 0
+    for each in (first, second):
+        if kind.is_decimal(each):
+            whole, scale = max(whole, each.precision - each.scale), max(scale, each.scale)
+        elif each in _DIGITS:
+            whole = max(whole, _DIGITS[each])
+        else:
+            return pa.string()
+    if whole + scale > SPARK_DECIMAL_DIGITS_MAX:
+        return pa.string()
+    return pa.decimal128(whole + scale, scale)
 
 
 def is_part_of(given: pa.Schema, wanted: pa.Schema) -> bool:

@@ -11,6 +11,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from ray_canal.spark.schema import merged_type, readable_type, spark_type
 
+_BYTES = spark.BinaryType()
+
 
 def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
     """The frames, oldest first, with the columns of all: structs with the fields of all, numbers in
@@ -49,7 +51,10 @@ def _as(column: Column, given: spark.DataType | None, wanted: spark.DataType) ->
     if given == wanted:
         return column
     if not isinstance(wanted, spark.StructType):
-        return column.cast(wanted)
+        if isinstance(given, spark.ArrayType):
+            column = F.array_join(column, ",")  # as MySQL shows a SET
+        # A number's bytes are not its text.
+        return column.cast("string").cast(wanted) if wanted == _BYTES else column.cast(wanted)
     fields = [
         _as(column[field.name], _field(given, field.name), field.dataType).alias(field.name)
         for field in wanted

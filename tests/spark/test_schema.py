@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from decimal import Decimal
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from ray_canal.spark.schema import (
     readable_type,
     spark_type,
 )
+from ray_canal.spark.versions import in_one_schema
 
 UTC = dt.timezone.utc
 MOMENT = dt.datetime(2026, 11, 21, 5, 31, 46, 123456)
@@ -120,6 +122,11 @@ def test_missing_struct_field_is_null() -> None:
         (pa.int32(), pa.int64(), pa.int64()),
         (pa.int32(), pa.string(), pa.string()),
         (pa.decimal128(10, 2), pa.decimal128(12, 4), pa.decimal128(12, 4)),
+        (pa.int32(), pa.decimal128(10, 2), pa.decimal128(12, 2)),
+        (pa.decimal128(38, 30), pa.int64(), pa.string()),
+        (pa.decimal128(10, 2), pa.float32(), pa.float64()),
+        (pa.binary(), pa.int32(), pa.binary()),
+        (pa.date32(), pa.decimal128(10, 2), pa.string()),
         (
             pa.struct([("a", pa.int32()), ("b", pa.string())]),
             pa.struct([("c", pa.date32()), ("a", pa.int64())]),
@@ -129,6 +136,44 @@ def test_missing_struct_field_is_null() -> None:
 )
 def test_merged_type(first: pa.DataType, second: pa.DataType, merged: pa.DataType) -> None:
     assert merged_type(first, second) == merged
+
+
+VALUES = [
+    *(pa.array([case[1][0], None], case[0]) for case in CASES if case[0] != pa.null()),
+    pa.array([2**31 - 1, None], pa.int32()),
+    pa.array([2**63 - 1, None], pa.int64()),
+    pa.array([Decimal("9" * 8 + "." + "9" * 30), None], pa.decimal128(38, 30)),
+    pa.array([["a", "b"], None], pa.list_(pa.string())),
+    pa.array([1e300, None], pa.float64()),
+]
+
+
+def test_any_two_versions_of_a_column_have_a_type() -> None:
+    """An ALTER TABLE may give a column any type, and the greatest values of both are shown."""
+    for first, second in itertools.product(VALUES, VALUES):
+        merged = merged_type(readable_type(first.type), readable_type(second.type))
+        for values in (first, second):
+            shown = readable_array(values, merged)
+            assert (shown.type, shown.is_null().to_pylist()) == (merged, [False, True])
+
+
+def test_text_of_versions_is_what_mysql_shows() -> None:
+    def text(values: list, arrow: pa.DataType) -> list:
+        return readable_array(pa.array(values, arrow), pa.string()).to_pylist()
+
+    assert text([["a", "b"], [], None], pa.list_(pa.string())) == ["a,b", "", None]
+    assert text([dt.timedelta(hours=-838), None], pa.duration("us")) == ["-838:00:00.000000", None]
+    assert readable_array(pa.array([-7]), pa.binary()).to_pylist() == [b"-7"]
+    large = readable_array(pa.array([2**53 + 1, None]), pa.float64())
+    assert large.to_pylist() == [float(2**53), None]
+
+
+def test_files_of_two_versions_are_read_in_one_schema(spark) -> None:
+    old = spark.sql("SELECT 2147483647 AS n, array('a', 'b') AS s, 5 AS b")
+    new = spark.sql("SELECT CAST(0.25 AS DECIMAL(10,2)) AS n, 'c' AS s, CAST('x' AS BINARY) AS b")
+    first, second = (frame.first() for frame in in_one_schema([old, new]))
+    assert (first.n, first.s, bytes(first.b)) == (Decimal(2147483647), "a,b", b"5")
+    assert (second.n, second.s, bytes(second.b)) == (Decimal("0.25"), "c", b"x")
 
 
 def test_unsupported_type_is_refused() -> None:

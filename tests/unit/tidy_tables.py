@@ -53,7 +53,6 @@ BANNED_BUT_HERE = {
 TESTED_ELSEWHERE = {
     # module: the test that holds it, when that is not tests/unit/ROOM/test_MODULE.py
     "demo/in_spark": "tests/integration/test_cli.py",
-    "spark/versions": "tests/spark/test_parquet.py",
     "meta/mysql": "tests/integration/test_meta_servers.py",
     "meta/schema_mysql": "tests/integration/test_meta_servers.py",
     "meta/schema_redis": "tests/integration/test_meta_servers.py",
