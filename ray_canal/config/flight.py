@@ -16,3 +16,4 @@ class FlightConfig(DoorConfig):
     subscribers_max: int = Field(1024, ge=1)
     batch_rows: int = Field(16384, ge=1)
     batch_size: int = Field(8192, ge=1)
+    read_bytes_max: int = Field(2 << 30, ge=1)

@@ -53,6 +53,7 @@ class FlightActor:
             self._table_meta,
             self._config.subscribers_max,
             self._config.idle_timeout_s,
+            self._config.read_bytes_max,
         )
         self._server = FlightServer(self._config, self._connect, self._destinations, remote, spark)
 

@@ -86,9 +86,10 @@ class RemoteCalls:
         """A chunk of a message that is outstanding. Raises InstanceRestarted: it is not known any
         more; AccessDenied, ConfigError."""
         try:
-            destination, client_id, epoch, batch_id, number = json.loads(name)
-            key = str(destination), int(client_id)
-        except (ValueError, TypeError):
+            destination, *numbers = json.loads(name)
+            client_id, epoch, batch_id, number = map(int, numbers)
+            key = str(destination), client_id
+        except (ValueError, TypeError, OverflowError, RecursionError):
             raise ConfigError(f"{name[:100]!r} names no chunk") from None
         user.refuse_without("read", Identity(*key))
         with self._lock:

@@ -327,7 +327,7 @@ def _named(key: str, ticket: bytes) -> str:
     """Raises ConfigError: the ticket names nothing."""
     try:
         return str(json.loads(_bounded(ticket))[key])
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         raise ConfigError(f"the ticket names no {key}") from None
 
 

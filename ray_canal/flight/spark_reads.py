@@ -42,15 +42,17 @@ class SparkReads:
         table_meta: Callable[[str, str], TableMeta | None],
         streams_max: int,
         idle_timeout_s: float,
+        read_bytes_max: int = 2 << 30,
     ) -> None:
         """`connect`: by destination and client id; `reach`: of a destination to a client;
         `table_meta`: the columns of a destination's table, if it knows them; `streams_max`: so many
-        streams and reads are open at once."""
+        streams and reads are open at once; `read_bytes_max`: so much is held for reads."""
         self._connect = connect
         self._reach = reach
         self._table_meta = table_meta
         self._streams_max = streams_max
         self._idle_timeout_s = idle_timeout_s
+        self._read_bytes_max = read_bytes_max
         self._lock = threading.Lock()
         self._made: tuple[Requests, ServedChunks] | None = None
 
@@ -100,7 +102,7 @@ class SparkReads:
                 f"this Flight server cannot answer Spark: {error}; install it where the server's "
                 "Ray node runs"
             ) from error
-        chunks = ServedChunks()
+        chunks = ServedChunks(self._read_bytes_max)
         ground = Ground(
             chunks.carrier,
             lambda: _PARTITIONS,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from ray_canal.file_parts import FilePart, plan_parts
 from ray_canal.spark.ahead import EMPTY_BATCH, MessageSource
 from ray_canal.spark.chunks import (
     Carrier,
+    ChunkOwner,
     MemoryFile,
     owner_of,
     shipped,
@@ -50,7 +50,7 @@ class _Read:
     places: list[str]
     holds: list[Any] = field(default_factory=list)
     close: Callable[[], None] = lambda: None
-    made: float = field(default_factory=time.monotonic)
+    owner: ChunkOwner = field(default_factory=ChunkOwner)
 
 
 class BatchReads:
@@ -58,7 +58,7 @@ class BatchReads:
 
     def __init__(
         self,
-        new_carrier: Callable[[], Carrier],
+        new_carrier: Callable[[ChunkOwner], Carrier],
         cores: Callable[[], int],
         on_ray: Callable[[], bool],
     ) -> None:
@@ -91,7 +91,8 @@ class BatchReads:
         self, options: ReadOptions, schema: pa.Schema, messages: Iterable[list[pa.RecordBatch]]
     ) -> tuple[str, list[str]]:
         """The same of what the log holds; see `log_batches`."""
-        carrier, places = self._new_carrier(), list[str]()
+        owner, places = ChunkOwner(is_read=True), list[str]()
+        carrier = self._new_carrier(owner)
         try:
             for batches in messages:
                 shown = [pruned(batch, schema) for batch in batches]
@@ -100,7 +101,8 @@ class BatchReads:
         except BaseException:
             carrier.release()
             raise
-        return self._kept(_Read(places, [], carrier.release))
+        owner.use()
+        return self._kept(_Read(places, [], carrier.release, owner))
 
     def _kept(self, read: _Read) -> tuple[str, list[str]]:
         name = secrets.token_hex(8)
@@ -124,9 +126,9 @@ class BatchReads:
             self.release(name)
 
     def close_idle(self, horizon: float) -> None:
-        """Free the reads that were begun before this moment (time.monotonic)."""
+        """Free the reads of which nothing was fetched since this moment (time.monotonic)."""
         for name, read in list(self._reads.items()):
-            if read.made < horizon:
+            if read.owner.used_s < horizon:
                 self.release(name)
 
     def _of_files(self, options: ReadOptions, schema: pa.Schema) -> _Read:

@@ -9,8 +9,10 @@ is cast (spark/schema.py).
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -40,6 +42,18 @@ class Carrier(Protocol):
         ...
 
     def release(self) -> None: ...
+
+
+@dataclass
+class ChunkOwner:
+    """The stream or batch read (`is_read`) that chunks are of. `used_s` (time.monotonic): when it
+    was last asked for anything, or its chunks were fetched."""
+
+    is_read: bool = False
+    used_s: float = field(default_factory=time.monotonic)
+
+    def use(self) -> None:
+        self.used_s = time.monotonic()
 
 
 class MemoryFile:

@@ -50,7 +50,7 @@ class RequestServer:
     def __init__(self, spark: SparkSession) -> None:
         self.requests = Requests(
             Ground(
-                lambda: carrier_of(chosen_way(spark)),
+                lambda _: carrier_of(chosen_way(spark)),
                 lambda: cores_of(spark),
                 _connected,
                 _reach,

@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from ray_canal.client.log_end import LogEnd, Reach
 from ray_canal.errors import ConfigError
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.spark.batch_read import BatchReads, log_batches, log_schema
-from ray_canal.spark.chunks import Carrier
+from ray_canal.spark.chunks import Carrier, ChunkOwner
 from ray_canal.spark.log_stream import (
     LogStream,
     Sizes,
@@ -53,7 +53,7 @@ class Ground:
     `takes_over`: a new query has the cursor, and whoever had it is told so, else it is refused;
     `reads_files`: binlog files may be named; `on_ray`: they are decoded by Ray tasks."""
 
-    new_carrier: Callable[[], Carrier]
+    new_carrier: Callable[[ChunkOwner], Carrier]
     cores: Callable[[], int]
     connect: Callable[[str, int | None], Any]
     reach: Callable[[str, int], Reach | None]
@@ -83,7 +83,7 @@ class Requests:
         """Close what nobody has asked about for so long. Cursors stay."""
         horizon = time.monotonic() - seconds
         for name, opened in list(self._streams.items()):
-            if opened.used < horizon:
+            if opened.owner.used_s < horizon:
                 self._close_stream(name)
         self._reads.close_idle(horizon)
 
@@ -205,8 +205,9 @@ class Requests:
         self._await_free(options)
         ground = self._ground
         table = Table(options.table, _readable(schema), options.statements)
+        owner = ChunkOwner()
         sizes = Sizes(
-            ground.new_carrier,
+            lambda: ground.new_carrier(owner),
             options.partitions or ground.cores(),
             options.batch_size,
             options.bytes_max,
@@ -220,7 +221,7 @@ class Requests:
             lambda: ground.reach(options.destination, options.client_id),
         )
         with self._lock:
-            self._streams[name] = _Open(options, connector, stream)
+            self._streams[name] = _Open(options, connector, stream, owner)
         return name
 
     def _connected(self, options: StreamOptions) -> Any:
@@ -246,10 +247,11 @@ class _Open:
     options: StreamOptions
     connector: Any
     stream: LogStream
-    used: float = field(default_factory=time.monotonic)
+    owner: ChunkOwner
 
     def answer(self, what: str, argument: str) -> str:
-        stream, self.used = self.stream, time.monotonic()
+        stream = self.stream
+        self.owner.use()
         if what == "INITIAL":
             return stream.initial()
         if what == "LATEST":

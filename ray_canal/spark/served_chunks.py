@@ -12,20 +12,23 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from ray_canal.errors import InstanceRestarted
-from ray_canal.spark.chunks import OBJECT_BYTES_MAX, write_stream_list
+from ray_canal.errors import CanalError, InstanceRestarted
+from ray_canal.spark.chunks import OBJECT_BYTES_MAX, ChunkOwner, write_stream_list
 
 
 class ServedChunks:
-    """All chunks of a server."""
+    """All chunks of a server. `read_bytes_max`: so much may be held for batch reads together, whose
+    size is that of a log."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_bytes_max: int) -> None:
+        self._read_bytes_max = read_bytes_max
+        self._read_bytes = 0
         self._lock = threading.Lock()
-        self._chunks: dict[str, pa.Buffer] = {}
+        self._chunks: dict[str, tuple[pa.Buffer, ChunkOwner]] = {}
 
-    def carrier(self) -> ServedCarrier:
+    def carrier(self, owner: ChunkOwner) -> ServedCarrier:
         """A new carrier, whose chunks are here until it releases them."""
-        return ServedCarrier(self)
+        return ServedCarrier(self, owner)
 
     def get(self, name: str) -> pa.Buffer:
         """A chunk's streams. Raises InstanceRestarted: it is not here any more."""
@@ -36,18 +39,31 @@ class ServedChunks:
                 "these rows are not held any more: their query has ended, or this server has "
                 "started since; the query's next try reads them again"
             )
-        return found
+        data, owner = found
+        owner.use()
+        return data
 
-    def put(self, data: pa.Buffer) -> str:
+    def put(self, data: pa.Buffer, owner: ChunkOwner) -> str:
+        """The chunk's name. Raises CanalError: batch reads hold too much."""
         name = secrets.token_hex(16)
         with self._lock:
-            self._chunks[name] = data
+            if owner.is_read:
+                if self._read_bytes + data.size > self._read_bytes_max:
+                    raise CanalError(
+                        f"the Flight server holds {self._read_bytes} bytes for batch reads, and "
+                        f"at most {self._read_bytes_max} (flight.read_bytes_max): read the log by "
+                        "readStream with a Trigger.AvailableNow, or with fewer reads at once"
+                    )
+                self._read_bytes += data.size
+            self._chunks[name] = data, owner
         return name
 
     def remove(self, names: Sequence[str]) -> None:
         with self._lock:
             for name in names:
-                self._chunks.pop(name, None)
+                found = self._chunks.pop(name, None)
+                if found is not None and found[1].is_read:
+                    self._read_bytes -= found[0].size
 
 
 class ServedCarrier:
@@ -55,15 +71,16 @@ class ServedCarrier:
 
     bytes_max: int | None = OBJECT_BYTES_MAX
 
-    def __init__(self, chunks: ServedChunks) -> None:
+    def __init__(self, chunks: ServedChunks, owner: ChunkOwner) -> None:
         self._chunks = chunks
+        self._owner = owner
         self._names: list[str] = []
 
     def put(self, streams: Sequence[Sequence[pa.RecordBatch]]) -> str:
         sink = pa.BufferOutputStream()
         write_stream_list(sink, streams)
         data = sink.getvalue()
-        self._names.append(self._chunks.put(data))
+        self._names.append(self._chunks.put(data, self._owner))
         return f"flight:{self._names[-1]}:{data.size}"
 
     def release(self) -> None:

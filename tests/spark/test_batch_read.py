@@ -124,7 +124,7 @@ def test_a_log_that_is_full_ends_a_read(
 
 
 def test_without_ray_threads_decode_into_memory(truth: Any) -> None:
-    reads = BatchReads(MemoryFile, lambda: 2, lambda: False)
+    reads = BatchReads(lambda _: MemoryFile(), lambda: 2, lambda: False)
     options = ReadOptions.of({"table": TABLE, "path": str(Path(BINLOGS[0]).parent)})
     schema = reads.schema(options)
     assert {"sql", "renamed_from", "after"} <= set(schema.names)
@@ -162,7 +162,7 @@ def test_a_log_is_read_to_its_end_in_all_versions_of_the_table() -> None:
     batches = list(log_batches(log, options, LogEnd(lambda: None)))
     schema = log_schema(batches, options)
     assert schema.field("after").type.get_field_index("price") == 2
-    reads = BatchReads(MemoryFile, lambda: 1, lambda: True)
+    reads = BatchReads(lambda _: MemoryFile(), lambda: 1, lambda: True)
     name, places = reads.open_log(options, pa.schema([schema.field("after")]), batches)
     rows = [row["after"] for place in places for row in read(place)]
     assert [(row["id"], row.get("price")) for row in rows] == [
@@ -199,7 +199,7 @@ def test_rows_of_versions_that_lack_all_columns_of_a_query_are_there() -> None:
             assert found.num_rows == rows.num_rows
             assert found.column("after").is_valid().equals(rows.column("after").is_valid())
     schema = pa.schema([("sql", pa.string())])
-    reads = BatchReads(MemoryFile, lambda: 1, lambda: True)
+    reads = BatchReads(lambda _: MemoryFile(), lambda: 1, lambda: True)
     options = ReadOptions.of({"table": "shop.item", "destination": "d"})
     name, places = reads.open_log(options, schema, [[batch]])
     assert [len(read(place)) for place in places] == [4]

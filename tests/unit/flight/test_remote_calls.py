@@ -165,9 +165,17 @@ def test_errors_of_the_store_are_the_clients() -> None:
         Client(store).get()
 
 
-@pytest.mark.parametrize("name", ["", "[]", '["d"]', '["d", "x", 1, 1, 0]', "{}"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "[]", "{}", "5", '["d"]', '["d", "x", 1, 1, 0]', "[" * 60_000),
+        *('["d", 55, 1, [1], 0]', '["d", 55, 1, 1, "x"]', '["d", 55, 1, 1, Infinity]'),
+    ],
+)
 def test_names_of_no_chunk(name: str) -> None:
-    with pytest.raises((ConfigError, InstanceRestarted)):
-        Client(Store()).calls.chunk(ADMIN, name)
+    client = Client(Store())
+    client.get()
+    with pytest.raises(ConfigError, match="names no chunk"):
+        client.calls.chunk(ADMIN, name)
     with pytest.raises(InstanceRestarted):
-        Client(Store()).calls.chunk(ADMIN, json.dumps(["d", 1, 1, 1, 99]))
+        client.calls.chunk(ADMIN, json.dumps(["d", 55, 1, 1, 99]))

@@ -16,6 +16,7 @@ from ray_canal.errors import InstanceRestarted
 from ray_canal.flight.remote_calls import RemoteCalls
 from ray_canal.flight.server import FlightServer
 from ray_canal.flight.spark_reads import SparkReads
+from ray_canal.spark.chunks import ChunkOwner
 from ray_canal.spark.requests import UNKNOWN
 from ray_canal.spark.served_chunks import ServedChunks
 from tests.spark.conftest import inserts
@@ -46,7 +47,7 @@ class Port:
         def connect(_destination: str, client_id: int | None) -> Log:
             return Log(batches) if client_id is None else self.log
 
-        self.reads = SparkReads(connect, lambda *_: None, lambda *_: None, 2, 60.0)  # type: ignore[arg-type, return-value]
+        self.reads = SparkReads(connect, lambda *_: None, lambda *_: None, 2, 60.0, 1 << 20)  # type: ignore[arg-type, return-value]
         remote = RemoteCalls(lambda *_: None, lambda _: [], 1)
         config = FlightConfig(host="127.0.0.1", port=0, **settings)
         self.server = FlightServer(config, lambda *_: self.log, list, remote, self.reads)  # type: ignore[arg-type, return-value]
@@ -179,9 +180,40 @@ def test_streams_are_limited_and_end_when_idle(port: Port) -> None:
     assert not port.ask("OPEN", json.dumps({**OPTIONS, "client_id": "9"}), SCHEMA).startswith("!")
 
 
+def test_a_read_whose_rows_are_fetched_is_not_idle(port: Port) -> None:
+    read = {"destination": "shop", "table": "shop.item"}
+    name, place, *_ = port.ask("READ", json.dumps(read), SCHEMA).split(";")
+    stream = port.opened()
+    end = port.ask("LATEST", stream, port.ask("INITIAL", stream))
+    part = port.ask("PLAN", stream, f'[{port.ask("INITIAL", stream)},{end}]').split(";")[0]
+    requests, _ = port.reads._opened()
+    held = [requests._reads._reads[name].owner, requests._streams[stream].owner]
+    for each in held:
+        each.used_s -= 100.0
+    for fetched in (place, part):
+        port.rows(fetched)
+    requests.close_idle(50.0)
+    assert len(requests) == 2
+    for each in held:
+        each.used_s -= 100.0
+    requests.close_idle(50.0)
+    assert len(requests) == 0
+
+
+def test_batch_reads_hold_no_more_than_their_limit(port: Port) -> None:
+    read = {"destination": "shop", "table": "shop.item"}
+    schema = port.ask("SCHEMA", json.dumps(read))
+    name = port.ask("READ", json.dumps(read), schema).partition(";")[0]
+    _, chunks = port.reads._opened()
+    chunks._read_bytes_max = chunks._read_bytes * 3 // 2
+    assert "flight.read_bytes_max" in port.ask("READ", json.dumps(read), schema)
+    assert port.ask("RELEASE", name) == "released"
+    assert not port.ask("READ", json.dumps(read), schema).startswith("!")
+
+
 def test_served_chunks_go_with_their_carrier() -> None:
-    chunks = ServedChunks()
-    carrier = chunks.carrier()
+    chunks = ServedChunks(1 << 20)
+    carrier = chunks.carrier(ChunkOwner())
     name = carrier.put([[inserts(1, 2)]]).split(":")[1]
     assert pa.ipc.open_stream(chunks.get(name)).read_all().num_rows == 2
     carrier.release()
