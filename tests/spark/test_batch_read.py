@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import gc
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 import ray_canal as canal
 from ray_canal.client.connector import Connector
@@ -72,6 +75,30 @@ def test_a_query_reads_its_columns_alone(spark, truth: Any) -> None:
         if row["event_type"] == "UPDATE"
     ]
     assert {row["status"]: row["count"] for row in paid} == {s: after.count(s) for s in after}
+
+
+def test_columns_that_no_version_has_are_null_in_every_row(spark, truth: Any) -> None:
+    frame = reader(spark).load([str(path) for path in BINLOGS])
+    count = sum(batch.num_rows for batch in truth)
+    assert frame.where("sql IS NULL").count() == count
+    after = StructType([*frame.schema["after"].dataType, StructField("added", IntegerType())])
+    wider = StructType([StructField("after", after)])
+    frame = reader(spark).schema(wider).load([str(path) for path in BINLOGS])
+    assert [row.added for row in frame.select("after.added").collect()] == [None] * count
+    deleted = sum(batch.column("after").null_count for batch in truth)
+    assert frame.where("after IS NULL AND after.added IS NULL").count() == deleted
+
+
+def test_an_rdd_has_its_rows_when_its_frame_is_gone(spark, truth: Any) -> None:
+    whole = reader(spark, part_bytes="16m").load([str(path) for path in BINLOGS])
+    rdd = whole.select("position").rdd
+    assert rdd.getNumPartitions()  # it is planned now
+    del whole
+    for _ in range(2):
+        gc.collect()
+        spark._jvm.System.gc()
+        time.sleep(0.5)
+    assert rdd.count() == sum(batch.num_rows for batch in truth)
 
 
 def test_a_table_without_changes_is_named(spark) -> None:

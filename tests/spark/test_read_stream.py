@@ -11,6 +11,7 @@ import pytest
 
 import ray_canal as canal
 from ray_canal.demo import BINLOGS
+from tests.processes import wait_for
 
 TABLE = "shop.items"
 
@@ -91,6 +92,25 @@ def test_each_row_once_over_a_failed_batch(spark, destination: str, tmp_path: Pa
     assert query.run(batch_size=60) == ""
     assert query.schema == schema
     assert len(query.written) == count
+
+
+def test_a_query_of_a_table_without_changes_waits_and_stops(
+    spark, destination: str, tmp_path: Path
+) -> None:
+    reader = spark.readStream.format("ray_canal").option("destination", destination)
+    reader = reader.option("table", "shop.nothing").option("client_id", 73)
+    counts: list[int] = []
+    query = (
+        reader.schema("event_type STRING")
+        .load()
+        .writeStream.foreachBatch(lambda rows, _: counts.append(rows.count()))
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    wait_for(lambda: bool(counts) or query.exception() is not None, 300, "the first batch")
+    query.stop()
+    assert query.exception() is None
+    assert counts == [0]
 
 
 def test_what_is_wrong_is_told(spark, destination: str) -> None:

@@ -4,6 +4,7 @@ import java.io.File;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.lang.reflect.InvocationTargetException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.MappedByteBuffer;
@@ -34,9 +35,15 @@ class Bytes {
     if (place.remote != null) { return ofArray(place.remote.rows(rest)); }
     try {
       return place.text.startsWith("ray:") ? ofObject(rest) : ofMemory(rest);
+    } catch (InvocationTargetException e) {
+      throw unreadable(place, e.getCause());
     } catch (Exception e) {
-      throw new IllegalStateException("changes cannot be read from " + place.text + ": " + e, e);
+      throw unreadable(place, e);
     }
+  }
+
+  private static IllegalStateException unreadable(Place place, Throwable why) {
+    return new IllegalStateException("changes cannot be read from " + place.text + ": " + why, why);
   }
 
   private static Bytes ofArray(byte[] found) {

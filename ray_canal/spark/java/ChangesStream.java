@@ -1,11 +1,14 @@
 package raycanal;
 
-import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.InputStreamReader;
+import java.io.InputStream;
+import java.io.InterruptedIOException;
 import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Iterator;
@@ -77,7 +80,7 @@ class ChangesStream
 
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     String places = ask("PLAN", "[" + start.json() + "," + end.json() + "]");
-    return Place.all(places, client.remote);
+    return Place.all(places, client.remote, null);
   }
 
   public PartitionReaderFactory createReaderFactory() { return new Readers(schema); }
@@ -102,6 +105,7 @@ class LogOffset extends Offset {
 class RequestClient {
   private static final Set OWN = new HashSet(Arrays.asList(new String[] {
       "token", "requests", "address", "username", "password", "ca", "cert", "key"}));
+  private static final int LOOK_MS = 200;
 
   final FlightAddress remote;
   private final String address;
@@ -171,21 +175,41 @@ class RequestClient {
       InetAddress host = InetAddress.getByName(address.substring(0, colon));
       Socket socket = new Socket(host, Integer.parseInt(address.substring(colon + 1)));
       try {
+        socket.setSoTimeout(LOOK_MS);
         OutputStream out = socket.getOutputStream();
         out.write((token + " " + what + "\n" + first + "\n" + second + "\n").getBytes("UTF-8"));
         out.flush();
-        answer = new BufferedReader(new InputStreamReader(socket.getInputStream(), "UTF-8")).readLine();
+        answer = read(socket.getInputStream());
       } finally {
         socket.close();
       }
+    } catch (InterruptedIOException e) {
+      throw new UncheckedIOException(e); // Spark knows it as its own stop
     } catch (IOException e) {
       throw new IllegalStateException(
           "the driver's process, which has the subscription, does not answer at " + address + ": "
               + e, e);
     }
-    if (answer == null) {
+    if (answer.length() == 0) {
       throw new IllegalStateException("the driver's process closed the connection: " + what);
     }
-    return answer;
+    return answer.substring(0, answer.length() - 1);
+  }
+
+  /** All that comes; query.stop() interrupts the thread that waits here. */
+  private static String read(InputStream from) throws IOException {
+    ByteArrayOutputStream found = new ByteArrayOutputStream();
+    byte[] part = new byte[8192];
+    while (true) {
+      try {
+        int count = from.read(part);
+        if (count < 0) { return found.toString("UTF-8"); }
+        found.write(part, 0, count);
+      } catch (SocketTimeoutException e) {
+        if (Thread.currentThread().isInterrupted()) {
+          throw new InterruptedIOException("the query was stopped");
+        }
+      }
+    }
   }
 }

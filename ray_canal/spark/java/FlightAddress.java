@@ -3,7 +3,9 @@ package raycanal;
 import java.io.ByteArrayOutputStream;
 import java.io.File;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.io.Serializable;
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Files;
@@ -151,11 +153,14 @@ class FlightAddress implements Serializable {
       Thread.sleep(PAUSE_MS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw failed(error);
+      throw failed(new InterruptedIOException(error.getMessage()));
     }
   }
 
-  private IllegalStateException failed(IOException error) {
+  private RuntimeException failed(IOException error) {
+    if (error instanceof InterruptedIOException) {
+      return new UncheckedIOException(error); // Spark knows it as its own stop
+    }
     String scheme = tls ? "grpc+tls" : "grpc";
     return new IllegalStateException(
         "Arrow Flight at " + scheme + "://" + host + ":" + port + ": " + error.getMessage(), error);

@@ -7,8 +7,10 @@ import io.netty.handler.codec.http2.Http2DataFrame;
 import io.netty.handler.codec.http2.Http2Headers;
 import io.netty.handler.codec.http2.Http2HeadersFrame;
 import io.netty.handler.codec.http2.Http2ResetFrame;
+import io.netty.handler.codec.http2.Http2StreamChannel;
 import io.netty.util.ReferenceCountUtil;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.io.UnsupportedEncodingException;
 import java.net.URLDecoder;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -26,6 +28,7 @@ class FlightCall extends ChannelInboundHandlerAdapter {
 
   private final LinkedBlockingQueue found = new LinkedBlockingQueue();
   private final byte[] prefix = new byte[PREFIX];
+  Http2StreamChannel stream;
   private int prefixed = 0;
   private byte[] message;
   private int filled;
@@ -38,9 +41,12 @@ class FlightCall extends ChannelInboundHandlerAdapter {
       each = found.poll(seconds, TimeUnit.SECONDS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new IOException("the call was interrupted");
+      throw new InterruptedIOException("the call was interrupted");
     }
-    if (each == null) { throw new LostConnection("there was no answer in " + seconds + " s"); }
+    if (each == null) {
+      if (stream != null) { stream.parent().close(); } // it may be dead; the next call has another
+      throw new LostConnection("there was no answer in " + seconds + " s");
+    }
     if (each instanceof IOException) { throw (IOException) each; }
     return each instanceof byte[] ? (byte[]) each : null;
   }

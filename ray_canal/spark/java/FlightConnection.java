@@ -51,6 +51,7 @@ class FlightConnection {
     opening.awaitUninterruptibly();
     if (!opening.isSuccess()) { throw new LostConnection(String.valueOf(opening.cause())); }
     Http2StreamChannel stream = (Http2StreamChannel) opening.getNow();
+    call.stream = stream;
     DefaultHttp2Headers headers = new DefaultHttp2Headers();
     headers.method("POST");
     headers.scheme(to.tls ? "https" : "http");

@@ -98,13 +98,13 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
   /** Of a batch that was written already (`places`), or of a read that begins. */
   public InputPartition[] planInputPartitions() {
     if (partitions == null && options.get("places") != null) {
-      partitions = Place.all(options.get("places"), null);
+      partitions = Place.all(options.get("places"), null, null);
     } else if (partitions == null) {
       RequestClient client = new RequestClient(options);
       String answer = client.ask("READ", RequestClient.text(options), schema.json());
       int end = answer.indexOf(';');
       read = end < 0 ? answer : answer.substring(0, end);
-      partitions = Place.all(end < 0 ? "" : answer.substring(end + 1), client.remote);
+      partitions = Place.all(end < 0 ? "" : answer.substring(end + 1), client.remote, this);
     }
     return partitions;
   }
@@ -127,22 +127,25 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
 }
 
 /** Where one partition's Arrow IPC streams are (spark/chunks.py writes them); `remote`: who has
- * them, if they are neither in this node's memory nor in Ray. */
+ * them, if they are neither in this node's memory nor in Ray; `scan`: what frees them, if it is the
+ * scan. An RDD has its partitions, but not the scan that planned them. */
 class Place implements InputPartition {
   final String text;
   final FlightAddress remote;
+  private final transient Object scan;
 
-  Place(String text, FlightAddress remote) {
+  Place(String text, FlightAddress remote, Object scan) {
     this.text = text;
     this.remote = remote;
+    this.scan = scan;
   }
 
   /** Of a list with semicolons between; empty: none. */
-  static InputPartition[] all(String texts, FlightAddress remote) {
+  static InputPartition[] all(String texts, FlightAddress remote, Object scan) {
     if (texts.length() == 0) { return new InputPartition[0]; }
     String[] each = texts.split(";");
     InputPartition[] found = new InputPartition[each.length];
-    for (int i = 0; i < each.length; i++) { found[i] = new Place(each[i], remote); }
+    for (int i = 0; i < each.length; i++) { found[i] = new Place(each[i], remote, scan); }
     return found;
   }
 }
