@@ -52,6 +52,17 @@ def destinations(namespace: str = NAMESPACE) -> list[str]:
     return PlacementTable(namespace).names()
 
 
+def with_process(namespace: str = NAMESPACE) -> list[str]:
+    """Return those of them that have a store actor, which may be starting again."""
+    running = {
+        entry["name"]
+        for entry in ray.util.list_named_actors(all_namespaces=True)
+        if entry["namespace"] == namespace
+    }
+    places = PlacementTable(namespace).all()
+    return sorted(name for name, place in places.items() if place.process in running)
+
+
 def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:
     """Return the replicas of the TCP server that there are."""
     return list(find_by_prefix(SERVER_PREFIX, namespace).values())

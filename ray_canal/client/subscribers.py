@@ -86,11 +86,12 @@ def _names(canal: CanalConfig | None) -> list[str]:
 
 
 def _running(canal: CanalConfig | None, namespace: str) -> list[str]:
-    """The destinations of the cluster. Without a cluster and with a configuration: none."""
+    """The destinations of the cluster that can be asked. Without a cluster and with a
+    configuration: none."""
     try:
         connect_ray(canal, local=False)
     except (ConfigError, InstanceNotRunning):
         if canal is None:
             raise
         return []
-    return registry.destinations(namespace_of(canal, namespace))
+    return registry.with_process(namespace_of(canal, namespace))

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ray_canal.actors.placement_table import PlacementRecord, PlacementTable
+from ray_canal.client import api
 from ray_canal.client import subscribers as operator
-from ray_canal.errors import ConfigError, NotSubscribed
+from ray_canal.errors import ConfigError, InstanceNotFound, NotSubscribed
+from tests.unit.actors.small_cluster import SmallCluster
 from tests.unit.meta.test_subscribers import filled
 
 
@@ -33,3 +36,18 @@ def test_without_a_cluster_a_configuration_tells(tmp_path: Path) -> None:
 def test_without_both_there_is_nobody_to_ask() -> None:
     with pytest.raises(ConfigError, match="no cluster"):
         operator.subscribers()
+
+
+def test_of_one_that_waits_for_a_node_its_file_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node has ended, and no other one fits: nobody can be asked, the others can."""
+    SmallCluster(monkeypatch)
+    for each in (operator, api):
+        monkeypatch.setattr(each, "connect_ray", lambda *_, **__: None)
+    PlacementTable("ray_canal").put("orders", PlacementRecord("canal-store:orders", 1, "{}", "{}"))
+    assert operator.subscribers() == {}
+    found = operator.subscribers(config=filled(tmp_path))
+    assert [one["client_id"] for one in found["orders"]] == [7, 8]
+    with pytest.raises(InstanceNotFound, match="has no process now"):
+        operator.subscribers("orders")
