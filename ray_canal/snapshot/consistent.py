@@ -31,6 +31,7 @@ from ray_canal.snapshot.tables import (
     WantedTable,
     choose_tables,
     described_now,
+    made_now,
     wanted_tables,
 )
 from ray_canal.source.catalog import Catalog
@@ -88,6 +89,7 @@ class ConsistentSnapshot:
                 reader.open()
             self.position = open_views(config, self._catalog, self._readers, may_lock)
             self.server = self._catalog.server_uuid()
+            self._refuse_others()
             self._choose()  # as they are there
             for table in self.tables:
                 selection(table.meta)  # whoever cannot be read is refused before anything is
@@ -194,7 +196,17 @@ class ConsistentSnapshot:
                 self._waiting.put(found, timeout=_WAIT_S)
                 return
 
+    def _refuse_others(self) -> None:
+        """Raise TableMetaMismatch if a name is another table's now, of which the readers would see
+        the rows: it was renamed, or made again."""
+        made = made_now(self._catalog)
+        for table in self.tables:
+            name = table.meta.full_name
+            if made.get(name, table.made) != table.made:
+                raise TableMetaMismatch(f"{name} was made again, or another table got its name")
+
     def _refuse_altered(self) -> None:
+        self._refuse_others()
         for table, wish in self.wanted:
             now = described_now(self._described, table.meta.schema, table.meta.table)
             if now is not None and wish.columns:

@@ -22,9 +22,8 @@ _TABLES = (
 )
 _ONE_TABLE = f"{_TABLES} AND TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 _IN_ORDER = " ORDER BY TABLE_SCHEMA, TABLE_NAME"
-_KEYS = (
-    "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART, NULLABLE, NON_UNIQUE, INDEX_TYPE"
-    " FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_KEYS = (  # what a server may not read by is in a column that only it has
+    "SELECT * FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
     " ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"
 )
 _ROW_BYTES = 100
@@ -134,6 +133,14 @@ def described_now(described: CatalogTables, schema: str, table: str) -> TableMet
     return None if state is None else with_period(state).meta
 
 
+def made_now(catalog: Catalog) -> dict[str, str]:
+    """Return of all tables, by their full name, what `SnapshotTable.made` is now."""
+    return {
+        f"{row['TABLE_SCHEMA']}.{row['TABLE_NAME']}": str(row["CREATE_TIME"] or "")
+        for row in catalog.rows(_TABLES)
+    }
+
+
 def _no_table(row: dict[str, Any]) -> str:
     kind = str(row["TABLE_TYPE"]).upper()
     if "VIEW" in kind:
@@ -186,4 +193,6 @@ def _tells_rows_apart(part: dict[str, Any]) -> bool:
         and not part["SUB_PART"]
         and str(part["NULLABLE"] or "") != "YES"
         and part["INDEX_TYPE"] == "BTREE"
+        and part.get("IS_VISIBLE") != "NO"  # MySQL
+        and part.get("IGNORED") != "YES"  # MariaDB
     )

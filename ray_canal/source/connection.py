@@ -33,10 +33,14 @@ log = logging.getLogger(__name__)
 _AUTHENTICATION = {1044, 1045, 1130, 1251, 1524, 1698, 1820, 1862, 2054, 2059, 2061, 3118, 3159}
 _PRIVILEGE = {1142, 1143, 1227, 1370}
 _FATAL_READING_BINLOG = 1236
-_SETTINGS = "SET autocommit = 1, sql_select_limit = 18446744073709551615"
+_SETTINGS = (
+    "SET autocommit = 1, sql_select_limit = 18446744073709551615,"
+    " sql_mode = REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')"
+)
 """Settings that a server may have otherwise for every connection. `init_connect` runs behind the
 login, so PyMySQL takes autocommit for on: reads would all be of one old view, and writes never
-committed. A limit would cut off rows without a word."""
+committed. A limit would cut off rows without a word. Without backslashes no name that has a `_`
+would fit its pattern in LIKE, so the server would seem to have no variable of that name."""
 
 GRANTS = "REPLICATION SLAVE, REPLICATION CLIENT, SELECT"
 

@@ -1,0 +1,58 @@
+"""Keys that not every statement may use, and tables that become others while they are read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ray_canal.errors import TableMetaMismatch
+from tests.integration.test_snapshot import rows_of, snapshot_of
+from tests.servers import Server
+
+
+@pytest.fixture
+def altered(server: Server) -> Iterator[Server]:
+    server.execute("drop database if exists altered", "create database altered")
+    yield server
+    server.execute("drop database altered")
+
+
+def test_a_table_that_gets_the_name_meanwhile_is_not_read_for_it(altered: Server) -> None:
+    """The moment's view shows the other one's rows, of which the name has none there. (Servers say
+    in whole seconds when a table was made.)"""
+    table = "(id int primary key, v int)"
+    altered.execute(f"create table altered.t {table}", "insert into altered.t values (1, 1)")
+    time.sleep(1.1)
+    altered.execute(f"create table altered.next {table}", "insert into altered.next values (2, 2)")
+    with snapshot_of(altered, r"altered\.t") as snapshot:
+        altered.execute("rename table altered.t to altered.last, altered.next to altered.t")
+        with pytest.raises(TableMetaMismatch, match=r"altered\.t was made again, or another table"):
+            list(snapshot)
+
+
+@pytest.mark.parametrize("mode", ["consistent", "keyed"])
+def test_keys_of_dates_that_there_are_not(altered: Server, mode: str) -> None:
+    dates = [f"{year}-{month}-30" for year in range(2000, 2200) for month in ("02", "00")]
+    with altered.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("set sql_mode = 'ALLOW_INVALID_DATES'")
+        cursor.execute("create table altered.d (d date primary key, v int)")
+        values = ", ".join(f"('{date}', {number})" for number, date in enumerate(dates))
+        cursor.execute(f"insert into altered.d values {values}")
+        connection.commit()
+    [found] = rows_of(altered, r"altered\.d", mode=mode).values()
+    assert sorted(row["v"] for row in found) == list(range(len(dates)))
+
+
+@pytest.mark.parametrize(
+    ("server", "hidden"), [("mysql97", "invisible"), ("mariadb", "ignored")], indirect=["server"]
+)
+def test_an_index_that_no_statement_may_use_is_no_key(altered: Server, hidden: str) -> None:
+    altered.execute(
+        "create table altered.i (a int not null, b int not null, unique key z_first (b), "
+        f"unique key a_second (a) {hidden})",
+        "insert into altered.i values (1, 2), (3, 4)",
+    )
+    [found] = rows_of(altered, r"altered\.i", mode="keyed").values()
+    assert found == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
