@@ -20,6 +20,7 @@ from ray_canal.cli.answer import answer, is_of_ray, ray_text
 from ray_canal.cli.apply import apply
 from ray_canal.cli.console import console
 from ray_canal.cli.decode import decode
+from ray_canal.cli.first_use import tell_of_first_use
 from ray_canal.cli.nodes import nodes
 from ray_canal.cli.options import (
     NAMESPACE,
@@ -85,12 +86,11 @@ def start(
     from ray_canal.client.joining import connect_ray
     from ray_canal.config import load
 
-    deployment = load(config)
-    if standby:
-        deployment = with_standby(deployment)
+    deployment = with_standby(load(config)) if standby else load(config)
     if deployment.log is not None:
         write_to_stderr(deployment.log.format, deployment.log.level)
     connect_ray(deployment, local=not detach)
+    tell_of_first_use()
     namespace = deployment.ray.namespace
     before = set(canal.destinations(namespace=namespace))
     served_before = bool(deployment.server and canal.server_status(namespace=namespace))

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ray_canal.cli.first_use import tell_of_first_use
 from ray_canal.cli.options import Tables
 
 Files = Annotated[list[Path], typer.Argument(help="Binlog files, in order, or a directory.")]
@@ -121,6 +122,7 @@ def decode(
     events = DebeziumOptions(
         prefix=topic, decimals=decimals.value, schemas=schemas, ts_us=1000 * ts
     )
+    tell_of_first_use()
     write_decoded(
         files,
         format.value,

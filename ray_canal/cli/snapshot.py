@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ray_canal.cli.first_use import tell_of_first_use
 from ray_canal.cli.options import ConfigPath, Destination
 
 
@@ -68,6 +69,7 @@ def read(
     from ray_canal.render import write_snapshot
     from ray_canal.snapshot.read import read_snapshot
 
+    tell_of_first_use()
     with read_snapshot(
         config, destination, tables=tables, mode=mode.value, readers=readers, may_lock=may_lock
     ) as found:
