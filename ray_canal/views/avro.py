@@ -48,6 +48,8 @@ def _typed(tree: Tree, known: set[str]) -> Any:
     kind, notes = tree["type"], {}
     if "name" in tree:
         notes = {"connect.version": tree.get("version", 1), "connect.name": tree["name"]}
+    if "doc" in tree:
+        notes["connect.doc"] = tree["doc"]
     if "parameters" in tree:
         notes["connect.parameters"] = tree["parameters"]
     if kind == "struct":

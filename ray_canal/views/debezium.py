@@ -253,14 +253,23 @@ def json_value(values: pa.Array) -> pa.Array:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return values.cast(pa.string()).cast(BYTES)
     if pa.types.is_struct(kind):
-        wkb, srid = (json_value(pc.struct_field(values, [name])) for name in ("wkb", "srid"))
-        return joined(b'{"wkb":', wkb, b',"srid":', srid, b"}")
+        return _json_structs(values)
     if pa.types.is_list(kind):
         texts = pc.binary_join(values.cast(pa.list_(pa.string())), ",")
         return wrapped(texts.cast(BYTES), b"[", b"]")
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return json_texts(values)
     return wrapped(base64_texts(values), b'"', b'"')
+
+
+def _json_structs(values: pa.Array) -> pa.Array:
+    pieces: list[pa.Array | bytes] = []
+    before = b"{"
+    for place, each in enumerate(values.type):
+        found = json_value(pc.struct_field(values, [place]))
+        pieces += [before + _json(each.name) + b":", pc.fill_null(found, b"null")]
+        before = b","
+    return pc.if_else(values.is_null(), pa.scalar(None, BYTES), joined(*pieces, b"}"))
 
 
 def _source_texts(events: Events) -> list[pa.Array | bytes]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.views.arrow import arrow_schema
-from ray_canal.views.debezium_types import GEOMETRY, ConnectType, Decimals, kind_of
+from ray_canal.views.debezium_types import ConnectType, Decimals, kind_of
 from ray_canal.views.presence import PRESENT_OF
 
 Tree = dict[str, Any]
@@ -46,18 +46,14 @@ class TableForm:
     key: tuple[FormField, ...] = field(default=())
 
     @property
-    def full_name(self) -> str:
-        """Return prefix.schema.table, which names its schemas in Kafka Connect."""
-        return f"{self.prefix}.{self.schema}.{self.table}"
-
-    @property
     def topic(self) -> str:
-        """The topic's name: what no topic's name may have is _, as in Debezium."""
-        return _NOT_OF_TOPICS.sub("_", self.full_name)
+        """The topic's name, which names its schemas, too: what no topic's name may have is _, as
+        in Debezium."""
+        return _NOT_OF_TOPICS.sub("_", f"{self.prefix}.{self.schema}.{self.table}")
 
     def value_schema(self) -> Tree:
         """Return the schema of the envelope, as Kafka Connect's JSON converter writes it."""
-        name = self.full_name
+        name = self.topic
         rows = [_field_tree(each) for each in self.fields]
         sides = [_struct(f"{name}.Value", rows, side) for side in ("before", "after")]
         stamps = [_plain("int64", name, True) for name in ("ts_ms", "ts_us", "ts_ns")]
@@ -67,7 +63,7 @@ class TableForm:
     def key_schema(self) -> Tree | None:
         """Return the schema of keys; None: the table has no key."""
         fields = [_field_tree(each) for each in self.key]
-        return _struct(f"{self.full_name}.Key", fields, optional=False) if fields else None
+        return _struct(f"{self.topic}.Key", fields, optional=False) if fields else None
 
 
 @lru_cache(maxsize=512)
@@ -106,12 +102,14 @@ def _plain(kind: str, name: str, optional: bool = False) -> Tree:
 
 def _field_tree(each: FormField) -> Tree:
     kind, tree = each.kind, _plain(each.kind.connect, each.name, each.optional)
-    if kind.connect == "struct":
-        tree["fields"] = [_plain("bytes", "wkb"), _plain("int32", "srid", True)]
+    if kind.fields:
+        tree["fields"] = [_plain(each, name, null) for name, each, null in kind.fields]
     if kind.connect == "array":
         tree["items"] = {"type": "float", "optional": False}
     if kind.name:
         tree |= {"name": kind.name, "version": kind.version}
+    if kind.doc:
+        tree["doc"] = kind.doc
     if kind.parameters:
         tree["parameters"] = dict(kind.parameters)
     return tree
@@ -143,4 +141,4 @@ _TRANSACTION = {
     "version": 1,
 }  # fmt: skip
 
-__all__ = ["GEOMETRY", "FormField", "TableForm", "Tree", "form_of"]
+__all__ = ["FormField", "TableForm", "Tree", "form_of"]

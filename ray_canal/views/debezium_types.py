@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ray_canal.kernels.base import codes
 from ray_canal.model.arrays import Bytes
@@ -23,16 +24,18 @@ from ray_canal.types.registry import storage_code
 from ray_canal.views.texts import of_parts, parts_of, without_first
 
 Decimals = Literal["precise", "string", "double"]
-GEOMETRY = "io.debezium.data.geometry.Geometry"
+_GEOMETRY, _POINT = (f"io.debezium.data.geometry.{name}" for name in ("Geometry", "Point"))
 _TIME = "io.debezium.time."
 _DATA = "io.debezium.data."
 _SRID_BYTES = 4
+_POINT_HEAD_BYTES = _SRID_BYTES + 5  # the byte order and the kind
 
 
 @dataclass(frozen=True)
 class ConnectType:
-    """A type: Connect's name of it, the name and parameters of what it means, and the function that
-    makes values of it. `fits_null`: values may be null whatever the source declares."""
+    """A type: Connect's name of it, the name, parameters and description of what it means, and the
+    function that makes values of it; of a struct (name, type, may be null) of each field.
+    `fits_null`: values may be null whatever the source declares."""
 
     connect: str
     physical: Callable[[pa.Array], pa.Array] = field(compare=False)
@@ -40,6 +43,8 @@ class ConnectType:
     version: int = 1
     parameters: tuple[tuple[str, str], ...] = ()
     fits_null: bool = False
+    doc: str = ""
+    fields: tuple[tuple[str, str, bool], ...] = ()
 
 
 def kind_of(arrow: pa.DataType, column: ColumnMeta | None, decimals: Decimals) -> ConnectType:
@@ -53,13 +58,13 @@ def kind_of(arrow: pa.DataType, column: ColumnMeta | None, decimals: Decimals) -
     if code == codes.YEAR:
         return ConnectType("int32", _to(pa.int32()), f"{_TIME}Year")
     if code == codes.GEOMETRY:
-        return ConnectType("struct", _geometry, GEOMETRY)
+        return _geometries(column)
     if is_.is_boolean(arrow):
         return ConnectType("boolean", _same)
     if is_.is_integer(arrow):
         return _integer(arrow)
     if is_.is_floating(arrow):
-        return ConnectType("double" if arrow.bit_width == 64 else "float", _same)
+        return _floating(arrow, column)
     if is_.is_decimal(arrow):
         return _decimal(arrow, decimals)
     if is_.is_temporal(arrow):
@@ -104,6 +109,13 @@ def _integer(arrow: pa.DataType) -> ConnectType:
         bits *= 2
     kind = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
     return ConnectType(f"int{bits}", _to(kind))
+
+
+def _floating(arrow: pa.DataType, column: ColumnMeta | None) -> ConnectType:
+    """FLOAT(M,D) is a double, which has what a float is."""
+    if arrow.bit_width == 64 or (column is not None and "," in column.mysql_type):
+        return ConnectType("double", _to(pa.float64()))
+    return ConnectType("float", _same)
 
 
 def _bits(column: ColumnMeta) -> ConnectType:
@@ -189,13 +201,40 @@ def _instants(fraction: int) -> Callable[[pa.Array], pa.Array]:
     return physical
 
 
+def _geometries(column: ColumnMeta | None) -> ConnectType:
+    srid = ("srid", "int32", True)
+    if column is not None and column.mysql_type.lower().startswith("point"):
+        place = ("x", "double", False), ("y", "double", False)
+        return ConnectType(
+            "struct", _points, _POINT, doc="Geometry (POINT)",
+            fields=(*place, ("wkb", "bytes", True), srid),
+        )  # fmt: skip
+    return ConnectType(
+        "struct", _geometry, _GEOMETRY, doc="Geometry", fields=(("wkb", "bytes", False), srid)
+    )
+
+
 def _geometry(values: pa.Array) -> pa.Array:
-    """Return structs of WKB and SRID (0: none) from MySQL's bytes."""
+    """Return structs of WKB and SRID (0: null) from MySQL's bytes."""
+    srid = _numbers_at(values, 0, "<i4", 1)[:, 0]
+    fields = [without_first(values, _SRID_BYTES), pa.array(srid, mask=srid == 0)]
+    return pa.StructArray.from_arrays(fields, ["wkb", "srid"], mask=values.is_null())
+
+
+def _points(values: pa.Array) -> pa.Array:
+    """Return such structs with the coordinates of each point."""
+    places = _numbers_at(values, _POINT_HEAD_BYTES, "<f8", 2)
+    fields = [*(pa.array(places[:, k]) for k in range(2)), *_geometry(values).flatten()]
+    return pa.StructArray.from_arrays(fields, ["x", "y", "wkb", "srid"], mask=values.is_null())
+
+
+def _numbers_at(values: pa.Array, first: int, kind: str, count: int) -> NDArray[Any]:
+    """Return the numbers, so many a row, that each value has from its byte `first` on; of a null
+    anything."""
     data, offsets = parts_of(values)
-    null = values.is_null()
-    starts = np.asarray(pc.if_else(null, 0, pa.array(offsets[:-1])))
-    digits = [np.pad(data, (0, _SRID_BYTES))[starts + k].astype(np.int64) << 8 * k
-              for k in range(_SRID_BYTES)]  # fmt: skip
-    srid = pa.array(sum(digits[1:], digits[0]).astype(np.int32))
-    wkb = without_first(values, _SRID_BYTES)
-    return pa.StructArray.from_arrays([wkb, srid], ["wkb", "srid"], mask=null)
+    starts = np.asarray(pc.if_else(values.is_null(), 0, pa.array(offsets[:-1])))
+    width = count * np.dtype(kind).itemsize
+    places = starts[:, None] + first + np.arange(width)
+    parts = np.pad(data, (0, first + width))[places]
+    found: NDArray[Any] = np.ascontiguousarray(parts).view(kind)
+    return found

@@ -113,6 +113,15 @@ def _float32(value: float) -> float:
     return float(np.float32(value))
 
 
+def _double(value: bytes, at: int) -> float:
+    found: float = struct.unpack_from("<d", value, at)[0]
+    return found
+
+
+def _wkb(value: bytes) -> dict[str, Any]:
+    return {"wkb": value[4:], "srid": int.from_bytes(value[:4], "little") or None}
+
+
 def _geometry(r: Random) -> bytes:
     return struct.pack("<IBIdd", r.choice([0, 4326]), 1, 1, r.random(), r.random())
 
@@ -141,8 +150,10 @@ KINDS = [
            labels=("a", "it's"), charset="utf8mb4"),
     column(mysql.SET, "set('x','y')", lambda r: r.choice([[], ["x"], ["x", "y"]]), ",".join,
            labels=("x", "y"), charset="utf8mb4"),
+    column(mysql.FLOAT, "float(7,3)", lambda r: _float32(r.choice([0, 1.1, -1e30]))),
     column(mysql.GEOMETRY, "point", _geometry,
-           lambda v: {"wkb": v[4:], "srid": int.from_bytes(v[:4], "little")}),
+           lambda v: {"x": _double(v, 9), "y": _double(v, 17), **_wkb(v)}),
+    column(mysql.GEOMETRY, "geometry", _geometry, lambda v: _wkb(v)),
 ]  # fmt: skip
 
 
