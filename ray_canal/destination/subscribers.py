@@ -5,6 +5,7 @@ What is durable of a subscriber is written first, memory follows.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import logging
@@ -228,6 +229,10 @@ class SubscriberService:
         """Forget the subscriber and its cursor, also while the destination starts or has failed.
         Durably first: if that fails, it is still one. Return whether there was one. Raises
         SubscriberReplaced: it is somebody else's now."""
+        # Made whole, also if its caller goes: a log would wait for a subscriber that nobody has.
+        return await asyncio.shield(self._unsubscribe(request))
+
+    async def _unsubscribe(self, request: ClientRequest) -> bool:
         client_id = request.client_id
         refuse_client_id(client_id)
         async with self._table.turn(client_id):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from ray_canal.errors import (
     PositionNotFound,
     SubscriberReplaced,
 )
+from ray_canal.meta.manager import MetaManager
 from tests.local_destination import (
     ALL,
     SlowOpening,
@@ -50,6 +54,37 @@ def test_unsubscribe_that_fails_leaves_the_subscriber(tmp_path: Path) -> None:
             assert follow_each_other([first, second])
             await store.unsubscribe(7)
             assert 7 not in await store.state.records.cursors.load()
+
+    run(story())
+
+
+def test_an_unsubscribe_whose_caller_goes_meanwhile_is_made_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that is killed as it leaves: the log would wait for a subscriber that nobody has."""
+    began, disk, remove = threading.Event(), threading.Event(), MetaManager.remove
+
+    def slow(*arguments: Any) -> None:
+        began.set()
+        assert disk.wait(60)
+        remove(*arguments)
+
+    async def story() -> None:
+        async with running(tmp_path, instance(store=SMALL_LOG)) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+            monkeypatch.setattr(MetaManager, "remove", slow)
+            leaving = asyncio.create_task(store.unsubscribe(7))
+            await until(began.is_set)
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
+            disk.set()
+            await until(lambda: 7 not in store.state.subscribers.known)
+            pipeline = store.state.log.pipeline
+            assert pipeline is not None
+            await until(lambda: list(pipeline.store.stats()["subscribers"]) == ["8"])
+            while (await store.status())["state"] != "finished":
+                await drain(store, 8)
 
     run(story())
 
