@@ -16,6 +16,7 @@ from pyspark.sql import types as spark
 
 from ray_canal.errors import CanalError
 from ray_canal.sinks.databases.value_texts import time_texts
+from ray_canal.views.texts import decimal_texts
 
 SPARK_DECIMAL_DIGITS_MAX = 38
 _UINT64_DIGITS = 20
@@ -128,6 +129,8 @@ def readable_array(array: pa.Array, target: pa.DataType) -> pa.Array:
         return readable_array(array.cast(pa.time64("us")).cast(pa.int64()), target)
     if kind.is_duration(given) and target != given:
         return time_texts(array).cast(target)
+    if kind.is_decimal(given) and target in (pa.string(), pa.binary()):
+        return decimal_texts(array).cast(target)
     if target == pa.binary() and readable_type(given) != target:
         return array.cast(pa.string()).cast(target)
     # Rounded to the next one, as ALTER TABLE does.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +32,18 @@ def joined(*pieces: pa.Array | bytes) -> pa.Array:
 def wrapped(texts: pa.Array, before: bytes, after: bytes) -> pa.Array:
     """Return texts with something around each; null stays null."""
     return joined(before, texts, after)
+
+
+def decimal_texts(numbers: pa.Array) -> pa.Array:
+    """Return decimals as text with all their digits, as MySQL shows them; null stays null. Arrow
+    has `0E-30` for a zero."""
+    texts = numbers.cast(pa.string())
+    short = pc.match_substring(texts, "E").fill_null(False)
+    if not pc.any(short).as_py():
+        return texts
+    words = texts.filter(short).dictionary_encode()
+    written = [format(Decimal(text), "f") for text in words.dictionary.to_pylist()]
+    return pc.replace_with_mask(texts, short, pa.array(written, pa.string()).take(words.indices))
 
 
 def json_texts(texts: pa.Array) -> pa.Array:

@@ -38,6 +38,7 @@ CASES = [
         "string",
         ["9" * 35 + "." + "9" * 30, None],
     ),
+    (pa.decimal256(65, 30), [Decimal(0), None], "string", ["0." + "0" * 30, None]),
     (pa.timestamp("us"), [MOMENT, None], "timestamp_ntz", [MOMENT, None]),
     (pa.timestamp("us", "UTC"), [MOMENT.replace(tzinfo=UTC), None], "timestamp", [MOMENT, None]),
     (

@@ -19,6 +19,7 @@ from ray_canal.sinks.databases.port import TransactionalDatabase, close_quietly
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.views.texts import decimal_texts
 
 _ROWS = "canal_rows"
 
@@ -226,7 +227,7 @@ def _kind(error: duckdb.Error) -> Kind:
 def _shown(column: pa.ChunkedArray) -> pa.Array:
     """A column as DuckDB reads it: it has no decimals of more than 38 digits."""
     values = plain(column)
-    return values.cast(pa.string()) if pa.types.is_decimal256(values.type) else values
+    return decimal_texts(values) if pa.types.is_decimal256(values.type) else values
 
 
 def _quoted(name: str) -> str:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import SinkError
+from ray_canal.views.texts import decimal_texts
 
 SOURCE_PROPERTY = "ray_canal.source"
 """Property of a table: the source's table whose rows it has."""
@@ -46,6 +47,8 @@ def lake_array(values: pa.Array, naive_is_utc: bool) -> pa.Array:
     if pa.types.is_struct(kind):
         inner = [lake_array(pc.struct_field(values, [f.name]), naive_is_utc) for f in kind]
         return pa.StructArray.from_arrays(inner, [f.name for f in kind], mask=values.is_null())
+    if pa.types.is_decimal256(kind):
+        return decimal_texts(values)
     return plain(values).cast(lake_type(kind, naive_is_utc))
 
 

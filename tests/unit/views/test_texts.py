@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+from decimal import Decimal
 
 import pyarrow as pa
+import pytest
 
 from ray_canal.views import texts
 
@@ -20,6 +22,21 @@ def test_null_is_not_wrapped() -> None:
 def test_json_texts_are_read_back() -> None:
     found = texts.json_texts(pa.array(VALUES)).to_pylist()
     assert [None if text is None else json.loads(text) for text in found] == VALUES
+
+
+@pytest.mark.parametrize("numbers", [pa.decimal256(65, 30), pa.decimal128(38, 30)])
+def test_decimals_have_all_digits(numbers: pa.DataType) -> None:
+    values = ["0", None, "-0.000001", "-0.0000001", "12345678.5", "0"]
+    given = pa.array([value and Decimal(value) for value in values], numbers)
+    assert texts.decimal_texts(given).to_pylist() == [
+        None if value is None else f"{Decimal(value):.30f}" for value in values
+    ]
+    assert texts.decimal_texts(given.slice(1, 3)).to_pylist() == [
+        None,
+        "-0.000001" + 24 * "0",
+        "-0.0000001" + 23 * "0",
+    ]
+    assert texts.decimal_texts(pa.array([], numbers)).to_pylist() == []
 
 
 def test_base64_of_values_also_in_a_slice() -> None:

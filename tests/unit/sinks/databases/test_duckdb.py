@@ -29,7 +29,7 @@ def test_errors(sql: str, kind: str) -> None:
 
 
 def test_wide_decimals_are_text_for_it_has_none() -> None:
-    wide = pa.chunked_array([pa.array(["1.5", None]).cast(pa.decimal256(60, 2))])
-    assert _shown(wide).to_pylist() == ["1.50", None]
+    wide = pa.chunked_array([pa.array(["1.5", "0", None]).cast(pa.decimal256(60, 9))])
+    assert _shown(wide).to_pylist() == ["1.500000000", "0.000000000", None]
     narrow = pa.chunked_array([pa.array(["1.5"]).cast(pa.decimal128(10, 2))])
     assert pa.types.is_decimal128(_shown(narrow).type)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
@@ -31,6 +33,7 @@ def test_the_largest_unsigned_value_and_a_negative_time_survive() -> None:
         {
             "big": pa.array([2**64 - 1, None], pa.uint64()),
             "span": pa.array([-1, 5], pa.duration("us")),
+            "wide": pa.array([Decimal(0), None], pa.decimal256(65, 10)),
         }
     )
     found = lake_table(table, naive_is_utc=False)
@@ -39,6 +42,7 @@ def test_the_largest_unsigned_value_and_a_negative_time_survive() -> None:
         None,
     ]
     assert found["span"].to_pylist() == [-1, 5]
+    assert found["wide"].to_pylist() == ["0.0000000000", None]
 
 
 def test_a_value_that_does_not_fit_names_table_column_and_what_to_do() -> None:
