@@ -16,19 +16,22 @@ EMPTY_GETS = 2
 _SOURCE_AWAY_S = 10.0
 """A source that does not say where it ends is waited for so long."""
 _FULL_S = 0.2
+_STALE_S, _LOOK_S = 5.0, 0.2
+"""So long an end is waited for that the source told after the read began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a destination has read its source, and where that ended when it was last asked (None:
-    not known); rows before these places stand before them. `full_s`: for how long the log has had
-    no room to go on. `detached`: the subscriber that asks reads by a stream of its own, and is not
-    where the destination is."""
+    """How far a destination has read its source, and where that ended when it was last asked,
+    `end_age_s` ago (None: not known); rows before these places stand before them. `full_s`: for how
+    long the log has had no room to go on. `detached`: the subscriber that asks reads by a stream of
+    its own, and is not where the destination is."""
 
     read: RowPlace
     end: RowPlace | None
     full_s: float = 0.0
     detached: bool = False
+    end_age_s: float = 0.0
 
 
 def reach_of(status: Mapping[str, Any], client_id: int) -> Reach | None:
@@ -46,7 +49,8 @@ def reach_of(status: Mapping[str, Any], client_id: int) -> Reach | None:
     store = status.get("store") or {}
     full_s = float(store.get("full_s") or 0.0)
     detached = bool(store.get("subscribers", {}).get(str(client_id), {}).get("detached"))
-    return Reach(place(source.journal_name, source.position), end, full_s, detached)
+    read = place(source.journal_name, source.position)
+    return Reach(read, end, full_s, detached, source.end_age_s)
 
 
 class LogEnd:
@@ -58,7 +62,8 @@ class LogEnd:
         self._place: RowPlace | None = None
         self._empty_gets = 0
         self._is_there = False
-        self._look()
+        while self._look() and time.monotonic() - self._began_s < _STALE_S:
+            time.sleep(_LOOK_S)
 
     def is_reached(self, last: RowPlace) -> bool:
         """Note the last row of a message; whether it stands behind the end."""
@@ -75,16 +80,22 @@ class LogEnd:
         self._look()
         return was_there and self._is_there
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """Return whether the source has told its end before this read began: what was written
+        between counts."""
+        for_s = time.monotonic() - self._began_s
         reach = self._reach()
         if reach is None:
-            return
+            return False
+        if self._place is None and reach.end is not None and for_s < reach.end_age_s < _STALE_S:
+            return True
         if self._place is None:
             self._place = None if reach.end is None else max(reach.end, reach.read, key=_key)
             if time.monotonic() - self._began_s > _SOURCE_AWAY_S:
                 self._place = self._place or reach.read
         has_read = self._place is not None and reach.read.key >= self._place.key
         self._is_there = not reach.detached and (has_read or reach.full_s > _FULL_S)
+        return False
 
 
 def _key(place: RowPlace) -> tuple[int, int, int, int]:

@@ -131,6 +131,7 @@ class Fetcher:
             status,
             lag_bytes=lag_bytes,
             end=self._lag.end(),
+            end_age_s=self._lag.age_s(),
             purge=purge,
             server_gtid_set=gtid_set,
         )

@@ -57,6 +57,10 @@ class LagMeter:
         self._ask()
         return max(self._binlogs, key=lambda each: journal_key(each[0]), default=None)
 
+    def age_s(self) -> float:
+        """Return for how long nobody was asked."""
+        return time.monotonic() - self._asked_at
+
     def purge_distance(self, cursor: EntryPosition) -> PurgeDistance | None:
         """Return the purge distance of the oldest cursor; None for files, which nobody purges."""
         if self._config.files:

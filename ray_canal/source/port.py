@@ -29,8 +29,8 @@ class SourceStatus:
     header time. `master_position` is how far the server (or file) is known to go, None: not known.
     `errors` counts lost connections and failed attempts to connect, `failed_checks` those of health
     (source.detect_sql). `lag_bytes`: what the source has and we have not read, None: not known.
-    `end`: the file that the source writes, and how far it went when it was last asked; None: not
-    known.
+    `end`: the file that the source writes, and how far it went when it was last asked, `end_age_s`
+    ago; None: not known.
     `purge`: how far the oldest cursor is from what the server purges next. `server_gtid_set`: what
     the server has executed, empty: not known."""
 
@@ -47,6 +47,7 @@ class SourceStatus:
     last_error: str = ""
     lag_bytes: int | None = None
     end: tuple[str, int] | None = None
+    end_age_s: float = 0.0
     purge: PurgeDistance | None = None
     server_gtid_set: str = ""
 

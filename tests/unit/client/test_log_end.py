@@ -33,6 +33,21 @@ def test_the_reach_of_a_status() -> None:
     assert reach_of({"timeline": 0, "connected": False, "fetched": None}, 1) is None
 
 
+def test_an_end_that_was_told_before_the_read_began_does_not_count(monkeypatch: Any) -> None:
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module.time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
+    # Asked 1.9 s ago; from 0.1 s on it says what was written until then.
+    end = LogEnd(
+        lambda: Reach(at(100), at(300), end_age_s=1.9 + now[0])
+        if now[0] < 0.1
+        else Reach(at(100), at(900), end_age_s=now[0] - 0.1)
+    )
+    assert now[0] == 0.2
+    assert not end.is_reached(row(300))
+    assert end.is_reached(row(900))
+
+
 def test_a_message_behind_the_end_is_the_last() -> None:
     end = LogEnd(lambda: Reach(at(100), at(300)))
     assert not end.is_reached(row(299))
