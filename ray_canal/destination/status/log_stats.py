@@ -29,7 +29,9 @@ class LogStats:
         stats["full_s"] = pipeline.full_s
         stats["held_by"] = pipeline.store.held_by() if pipeline.full_s else []
         stats["subscribers"].update(self._catch_ups.places())
-        known = self._state.subscribers.known
+        known, places = self._state.subscribers.known, stats["subscribers"]
+        # The log forgets one a moment later than its record.
+        stats["subscribers"] = {each: places[each] for each in places if int(each) in known}
         for client_id, place in stats["subscribers"].items():
             place["last_call_s"] = self._attendance.since_call_s(int(client_id))
             since = place.pop("waiting_since", None)

@@ -37,3 +37,17 @@ def test_a_catch_up_is_shown_in_place_of_the_logs_place(tmp_path: Path) -> None:
             assert not other.get("detached")
 
     run(story())
+
+
+def test_one_that_is_being_removed_keeps_nobody_from_the_status(tmp_path: Path) -> None:
+    """Its record is gone, and the log has it for one turn of the event loop more."""
+
+    async def story() -> None:
+        async with running(tmp_path) as destination:
+            for client_id in (7, 8):
+                await destination.subscribe(client_id, ALL)
+            table, epoch = destination.state.subscribers, destination.state.guard.epoch
+            await table.remove(7, epoch)
+            assert list((await destination.status())["store"]["subscribers"]) == ["8"]
+
+    run(story())
