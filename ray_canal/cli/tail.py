@@ -51,9 +51,13 @@ def tail(
         filter = like["filter"] if filter == ALL_TABLES else filter
         begin = _place_of(like["cursor"]) or start
     connected = canal.connect(destination, None, namespace=namespace)
-    with connected as connector, until_signal(signal.SIGHUP) as stopped:
+    with connected as connector:
+        # A first Ctrl-C ends this: it waits for as long as a source does not answer.
         connector.subscribe(filter, start=begin, where=where or None)
-        print_changes(connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped)
+        with until_signal(signal.SIGHUP) as stopped:
+            print_changes(
+                connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped
+            )
 
 
 def _place_of(cursor: str | None) -> Any:
