@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ray_canal import __version__
 from ray_canal.cli import snapshot_control as snapshot_control  # its commands
 from ray_canal.cli.answer import answer, is_of_ray, ray_text
 from ray_canal.cli.apply import apply
@@ -50,11 +51,29 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="ray-canal",
-    help="MySQL and MariaDB change data capture on Ray.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ray-canal {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """MySQL and MariaDB change data capture on Ray."""
+
 
 Replace = Annotated[
     bool, typer.Option(help="Restart what runs with another configuration; else refuse.")

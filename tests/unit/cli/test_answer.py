@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 from ray.exceptions import RpcError
+from typer.testing import CliRunner
 
 import ray_canal as canal
 from ray_canal import cli
@@ -131,3 +132,8 @@ def test_a_destination_that_was_stopped_elsewhere_is_stopped(
     cli._stop_destinations(deployment, ["orders", "items"], as_json=False)
     assert asked == ["orders", "items"]
     assert capsys.readouterr().out == "orders: stopped\nitems: stopped\n"
+
+
+def test_the_version_is_the_packages() -> None:
+    told = CliRunner().invoke(cli.app, ["--version"])
+    assert (told.exit_code, told.output) == (0, f"ray-canal {canal.__version__}\n")
