@@ -102,4 +102,12 @@ def _answer(reference: Any, name: str, timeout: float) -> Any:
     except RayTaskError as error:
         raise raised_by_actor(error) from None
     except (RayActorError, GetTimeoutError) as error:
-        raise ConfigError(f"{name} does not start: {error}") from None
+        raise ConfigError(f"{name} does not start: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """Return what a constructor raised, without the traceback before it, or an error's text."""
+    if isinstance(error, RayActorError) and error.actor_init_failed:
+        last = str(error).rstrip().splitlines()[-1]
+        return last.partition(": ")[2] or last
+    return str(error)

@@ -27,6 +27,8 @@ from ray_canal.server.listener import TcpServer
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
+_FAILURE_WAIT_S = 15.0
+"""How long whoever opens a port waits for it to be free: a server that ends frees it sooner."""
 _RESTART_WAIT_S = 30.0
 """How long a request waits for a store that restarts: half of the Java client's read timeout."""
 
@@ -69,9 +71,10 @@ class TcpServerActor:
 
     async def address(self, timeout: float) -> str:
         """host:port once it listens. Raises ConfigError: it cannot."""
-        deadline = time.monotonic() + timeout
+        begun = time.monotonic()
         while self._server is None:
-            if time.monotonic() > deadline:
+            limit = timeout if self._failure is None else min(timeout, _FAILURE_WAIT_S)
+            if time.monotonic() - begun > limit:
                 raise self._failure or InstanceNotRunning("the server is still starting")
             await asyncio.sleep(0.05)
         host = self._config.listens_on

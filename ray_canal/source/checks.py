@@ -176,7 +176,7 @@ def _check_filter(config: InstanceConfig, catalog: Catalog) -> CheckResult:
     if count or not rows:
         return CheckResult("filter", True, of_all)
     fix = "change instance.filter.tables, a list of regular expressions over schema.table"
-    detail = f"{config.filter.tables!r} admits {of_all}"
+    detail = f"'{config.filter.tables}' admits {of_all}"
     return CheckResult("filter", False, detail, fix, advisory=True)
 
 

@@ -50,7 +50,7 @@ def test_a_filter_that_admits_no_table_that_is_there(server: Server) -> None:
     finally:
         server.execute("DROP DATABASE filtered")
     assert [(each.ok, each.advisory) for each in found] == [(False, True), (True, False)]
-    assert found[0].detail.startswith("'filtered\\\\.order' admits 0 of the 1 tables that 'root'")
+    assert found[0].detail.startswith(r"'filtered\.order' admits 0 of the 1 tables that 'root'")
 
 
 def test_a_server_id_that_somebody_uses(server: Server) -> None:

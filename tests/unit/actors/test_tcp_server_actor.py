@@ -50,6 +50,22 @@ def test_it_listens_until_it_is_stopped() -> None:
     asyncio.run(story())
 
 
+def test_a_port_that_is_not_free_is_not_waited_for_as_a_server_that_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Canal that still runs has 11111: `start` said nothing for a minute and a half."""
+    monkeypatch.setattr(module, "_FAILURE_WAIT_S", 0.1)
+
+    async def story() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            actor = await made(port=taken.getsockname()[1])
+            with pytest.raises(ConfigError, match="cannot listen on 127"):
+                await asyncio.wait_for(actor.address(3600), 60)
+            await actor.stop()
+
+    asyncio.run(story())
+
+
 def test_a_port_that_becomes_free_is_taken() -> None:
     async def story() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
