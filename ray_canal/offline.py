@@ -112,10 +112,11 @@ def decode_raw(
 
 
 def files_config(paths: Sequence[PathLike], skip_events: Sequence[str] = ()) -> InstanceConfig:
-    """Return the configuration of a source of these files. Raises ConfigError."""
+    """Return the configuration of a source of these files, or of one. Raises ConfigError."""
     if not paths:
         raise ConfigError("no binlog file given")
-    given = {"files": [str(path) for path in paths], "skip_events": tuple(skip_events)}
+    each = [paths] if isinstance(paths, str | os.PathLike) else paths
+    given = {"files": [str(path) for path in each], "skip_events": tuple(skip_events)}
     config = {"destination": "files", "chunk_bytes": _CHUNK_BYTES, "source": given}
     try:
         return InstanceConfig.model_validate(config)

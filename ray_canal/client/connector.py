@@ -202,8 +202,9 @@ class AsyncConnector:
         """Give back all outstanding batches, or this one and those after it; they come again."""
         session = self._session
         await self._acked()
+        request = session.rollback(batch_id)
         session.settle(batch_id)
-        await self._waiting.call(DestinationApi.rollback, session.rollback(batch_id))
+        await self._waiting.call(DestinationApi.rollback, request)
 
     async def list_batch_ids(self) -> list[int]:
         """Return the ids of outstanding batches, smallest first."""

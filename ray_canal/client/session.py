@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -76,8 +77,8 @@ class ClientSession:
         )
 
     def ack(self, batch_id: int, epoch: int) -> AckRequest:
-        """Return the request that confirms a batch."""
-        return AckRequest(client_id=self.client_id, batch_id=batch_id, epoch=epoch)
+        """Return the request that confirms a batch. Raises TypeError: that is no id."""
+        return AckRequest(client_id=self.client_id, batch_id=_checked_id(batch_id), epoch=epoch)
 
     def ack_of(self, message: Message) -> AckRequest:
         """Return the request that confirms a message which is read after it."""
@@ -86,8 +87,10 @@ class ClientSession:
         )
 
     def rollback(self, batch_id: int | None) -> RollbackRequest:
-        """Return the request that gives back a batch and those after it; None: all."""
-        return RollbackRequest(client_id=self.client_id, batch_id=batch_id, epoch=self.epoch)
+        """Return the request that gives back a batch and those after it; None: all. Raises
+        TypeError: that is no id."""
+        first = None if batch_id is None else _checked_id(batch_id)
+        return RollbackRequest(client_id=self.client_id, batch_id=first, epoch=self.epoch)
 
     def not_received(self, batch_id: int) -> None:
         """Have a batch, and those after it, come again with the next get."""
@@ -220,3 +223,11 @@ def _with_keys(hash: Keys | None) -> dict[str, Any]:
         name: _with_keys(key) if isinstance(key, Mapping) else secret(key)
         for name, key in (hash or {}).items()
     }
+
+
+def _checked_id(batch_id: int) -> int:
+    try:
+        return operator.index(batch_id)
+    except TypeError:
+        kind = type(batch_id).__name__
+        raise TypeError(f"a batch is named by its id (message.id), not by a {kind}") from None

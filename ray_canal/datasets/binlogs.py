@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,7 @@ def read_binlogs(
     Dataset, with file and offset.
     """
     connect_ray()
+    paths = [paths] if isinstance(paths, str | os.PathLike) else paths
     parts = plan_parts(
         paths,
         tables=tables,

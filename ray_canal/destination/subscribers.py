@@ -290,6 +290,8 @@ class SubscriberService:
 def refuse_filter(config: InstanceConfig, client_id: int, text: str) -> None:
     """Raises ConfigError: the text is no filter, or nothing that the destination shows can pass it.
     Where that is so of a part of it, the program's log tells."""
+    if not isinstance(text, str):  # a program may give a list
+        raise ConfigError(f"filter {text!r} is no text: give patterns with commas between them")
     where, destination = config.filter, config.destination
     hidden = where.hidden_of(text)
     if not hidden:

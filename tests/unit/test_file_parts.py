@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -111,3 +112,13 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
         plan_parts([])
     with pytest.raises(ConfigError):
         plan_parts(binlog_files(), tables="(")
+
+
+def test_one_path_is_a_file_and_no_list_of_letters() -> None:
+    path = binlog_files()[0]
+    expected = [row for batch in decode_files([path]) for row in batch.to_pylist()]
+    for one in (path, str(path)):
+        found: Any = one  # a str is a sequence of str, and a Path is none
+        assert [row for batch in decode_files(found) for row in batch.to_pylist()] == expected
+        (part,) = plan_parts(found)
+        assert part.range.path == str(path)

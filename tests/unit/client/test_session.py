@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ray_canal.binlog.chunk import DecodedChunk
@@ -112,3 +113,15 @@ def test_what_no_transport_can_carry_is_cut() -> None:
     assert one.get(10, float("inf")).timeout == one.poll(10, 1e30).timeout == WAIT_S_MAX
     assert one.get(1 << 62, None).batch_size == one.poll(1 << 31, 1).batch_size == (1 << 31) - 1
     assert int(WAIT_S_MAX * 1000) < 1 << 63
+
+
+def test_a_batch_is_named_by_its_id_and_not_by_the_message() -> None:
+    one, _ = session()
+    message = one.message(head(1))
+    with pytest.raises(TypeError, match=r"by its id \(message\.id\), not by a Message"):
+        one.ack(message, 1)
+    with pytest.raises(TypeError, match="not by a NoneType"):
+        one.ack(None, 1)
+    with pytest.raises(TypeError, match="not by a Message"):
+        one.rollback(message)
+    assert one.ack(np.int64(message.id), 1).batch_id == one.rollback(1).batch_id == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,17 @@ def test_a_filter_that_cannot_be_saved_is_not_used(tmp_path: Path) -> None:
                 await store.change_filter(7, r"nobody\.here")
             assert store.state.subscribers.known[7].filter == ALL
             assert await take(store, 7)
+
+    run(story())
+
+
+def test_a_list_is_no_filter(tmp_path: Path) -> None:
+    given: Any = ["shop.orders"]
+
+    async def story() -> None:
+        async with running(tmp_path) as store:
+            with pytest.raises(ConfigError, match=r"\['shop.orders'\] is no text"):
+                await store.subscribe(7, given)
 
     run(story())
 
