@@ -10,7 +10,7 @@ from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.open_transactions import closing_entries
 from ray_canal.config import FilterConfig, InstanceConfig
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
-from ray_canal.model.canal_types import ROWDATA
+from ray_canal.model.canal_types import ROWDATA, XACOMMIT, XAROLLBACK
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.event_parser import EventParser
@@ -110,6 +110,12 @@ class LogReader:
 
     def close(self) -> None:
         self._source.close()
+
+
+def ends_prepared(info: ChunkInfo) -> bool:
+    """Return whether an XA transaction that was prepared ends in a chunk."""
+    kinds = info.entries["event_type"]
+    return bool(((kinds == XACOMMIT) | (kinds == XAROLLBACK)).any())
 
 
 def touched_keys(

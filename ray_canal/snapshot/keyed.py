@@ -20,12 +20,13 @@ from ray_canal.errors import ConfigError, ConnectionLost, ServerSettingRefused, 
 from ray_canal.log.snapshot_sequencer import Placed, ReadRange, SnapshotSequencer
 from ray_canal.model.arrays import Bools
 from ray_canal.model.position import EntryPosition
-from ray_canal.snapshot.changes import LogPart, LogReader, touched_keys
+from ray_canal.snapshot.changes import LogPart, LogReader, ends_prepared, touched_keys
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, quoted, selection
 from ray_canal.snapshot.key_ranges import FIRST_ROWS, KeyRanges
 from ray_canal.snapshot.keys import kept_rows
 from ray_canal.snapshot.marks import Marks, Stretch, marks_of
+from ray_canal.snapshot.prepared import not_seen
 from ray_canal.snapshot.read_views import gtid_at
 from ray_canal.snapshot.result import ResultReader
 from ray_canal.snapshot.session import close, open_session
@@ -200,6 +201,8 @@ class KeyedSnapshot:
         if changes is None:
             raise ConnectionLost("the snapshot is closed")
         for part in changes.read(wait_s):
+            if not self._marks.sees_prepared and ends_prepared(part.info):
+                raise not_seen(self._config.source)
             for table, keys in touched_keys(part, self._key_of).items():
                 self._pending.setdefault(table, set()).update(keys)
             yield part

@@ -26,6 +26,7 @@ from ray_canal.snapshot.commits import (
     shows_what_is_executed,
     version_of,
 )
+from ray_canal.snapshot.prepared import PreparedTransactions
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.connection import query
 from ray_canal.source.gtid_sets import missing_gtids
@@ -59,7 +60,10 @@ class PlaceLow:
 
 
 class Marks(Protocol):
-    """One server's way to tell them, over the connection that reads the rows."""
+    """One server's way to tell them, over the connection that reads the rows. `sees_prepared`: it
+    waits for XA transactions, as the server says which are prepared."""
+
+    sees_prepared: bool
 
     def start(self) -> EntryPosition:
         """Return where the stream begins: everything before is visible from now on."""
@@ -91,7 +95,7 @@ def marks_of(
         return _replica_marks(config, catalog, ask, streamed)
     if ask("SHOW STATUS LIKE 'binlog\\_snapshot\\_file'"):
         catalog.position()  # says that there is no log
-        return _ViewMarks(ask)
+        return _ViewMarks(config, catalog, ask)
     pending = None
     if not shows_what_is_executed(catalog):
         pending = PendingCommits(config, catalog, ask)
@@ -135,6 +139,11 @@ class _ExecutedMarks:
         self._address = config.address
         self._catalog = catalog
         self._ask = ask
+        # MySQL 5.6 writes none of them into its log before they are committed.
+        self._prepared = None
+        if pending is None:
+            self._prepared = PreparedTransactions(config, ask, is_mariadb=False)
+        self.sees_prepared = self._prepared is None or self._prepared.may_look
         self._uuid = ""
         self._status = _status_words(catalog)
 
@@ -155,7 +164,10 @@ class _ExecutedMarks:
         return _text(row["gtids"]).replace("\n", "")
 
     def low(self) -> ExecutedLow:
-        return ExecutedLow(GtidSet.parse(self.executed()))
+        executed = self.executed()
+        if self._prepared is not None:
+            self._prepared.wait()
+        return ExecutedLow(GtidSet.parse(executed))
 
     def high(self) -> EntryPosition:
         [row] = self._ask(self._status)
@@ -175,6 +187,7 @@ class _ReplicaMarks:
         self._address = config.address
         self._rows = rows
         self._streamed = streamed
+        self.sees_prepared = rows.sees_prepared
 
     def start(self) -> EntryPosition:
         return self._rows.start()
@@ -199,10 +212,13 @@ class _ReplicaMarks:
 
 
 class _ViewMarks:
-    """Marks of MariaDB: each chunk is read in a transaction, whose place the server tells."""
+    """Marks of MariaDB: each chunk is read in a transaction, whose place the server tells. The low
+    one is that of another one before it: what was prepared then has ended since."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, config: SourceConfig, catalog: Catalog, ask: Ask) -> None:
         self._ask = ask
+        self._prepared = PreparedTransactions(config, ask, is_mariadb=catalog.is_mariadb)
+        self.sees_prepared = self._prepared.may_look
         self._place = EntryPosition("")
 
     def _view(self) -> EntryPosition:
@@ -220,7 +236,10 @@ class _ViewMarks:
         return place
 
     def low(self) -> PlaceLow:
-        return PlaceLow(self._view())
+        low = PlaceLow(self.start())
+        self._prepared.wait()
+        self._view()
+        return low
 
     def high(self) -> EntryPosition:
         self._ask("COMMIT")
@@ -231,7 +250,9 @@ class _ViewMarks:
 
 
 class _PlaceMarks:
-    """Marks of MySQL without GTIDs."""
+    """Marks of MySQL without GTIDs. What is pending includes XA transactions."""
+
+    sees_prepared = True
 
     def __init__(self, catalog: Catalog, ask: Ask, pending: PendingCommits) -> None:
         self._ask = ask

@@ -15,6 +15,7 @@ from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.snapshot.columns import selection
 from ray_canal.snapshot.key_ranges import KeyRanges
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
+from ray_canal.snapshot.prepared import not_seen
 from ray_canal.snapshot.row_reader import RangeOrder
 from ray_canal.snapshot.session import close, open_session
 from ray_canal.snapshot.tables import SnapshotTable, narrowed, one_table, wanted_tables
@@ -72,6 +73,10 @@ class SnapshotPlan:
     def is_mariadb(self) -> bool:
         """Return whether the server is a MariaDB."""
         return self._catalog.is_mariadb
+
+    def if_prepared(self) -> Exception | None:
+        """Return what is wrong if the log has XA transactions; None: they are waited for."""
+        return None if self._marks.sees_prepared else not_seen(self._source)
 
     def wanted(self, wishes: tuple[SnapshotWish, ...]) -> tuple[TableLedger, ...]:
         """The tables that are asked for, the largest last. Raises ConfigError: there are none, or

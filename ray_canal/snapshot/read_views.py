@@ -21,6 +21,7 @@ from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.commits import PendingCommits, shows_what_is_executed
 from ray_canal.snapshot.log_watch import open_log_watch
 from ray_canal.snapshot.moment_reader import MomentReading
+from ray_canal.snapshot.prepared import PreparedTransactions
 from ray_canal.snapshot.session import close
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.connection import connect, query
@@ -57,7 +58,7 @@ def open_views(
     raise ServerSettingRefused(
         f"MySQL at {config.source.address}: in {_TRY_S:g} s it never stood still long enough for "
         f"read views of {len(readers)} connections at one moment; take fewer readers, or allow "
-        "a short lock (may_lock, --may-lock)"
+        "a short lock (may_lock, --may-lock); let no XA transaction stay prepared"
     )
 
 
@@ -79,9 +80,10 @@ def _told(
     cleanup: contextlib.ExitStack,
 ) -> Iterator[EntryPosition | None]:
     """Yield the place, of a server that says at which place a view is."""
+    xa = _xa(config, catalog)
     deadline = time.monotonic() + _TRY_S
     while time.monotonic() < deadline:
-        places = set()
+        places, prepared = set(), xa.now()
         for reader in readers:
             reader.query(_BEGIN)
             found = _snapshot_status(reader)
@@ -89,7 +91,7 @@ def _told(
             places.add((name, int(found.get("binlog_snapshot_position") or 0)))
         if ("", 0) in places:
             catalog.position()  # says that there is no log
-        if len(places) > 1:
+        if len(places) > 1 or prepared or xa.now():
             yield None
             continue
         [(name, position)] = places
@@ -114,13 +116,14 @@ def _watched(
     began = _executed(catalog)
     watch = open_log_watch(config, began, catalog.binlogs()[0][0])
     cleanup.callback(watch.close)
+    xa = _xa(config, catalog)
     deadline = time.monotonic() + _TRY_S
     while time.monotonic() < deadline:
         executed = _executed(catalog)
         for reader in readers:
             reader.query(_BEGIN)
-        place = catalog.position()
-        if place.gtid != executed or missing_gtids(
+        prepared, place = xa.now(), catalog.position()
+        if prepared or place.gtid != executed or missing_gtids(
             union(began, watch.up_to(place)), executed
         ):
             yield None
@@ -144,6 +147,11 @@ def _settled(
             reader.query(_BEGIN)
         after = catalog.position()
         yield after if after == before else None
+
+
+def _xa(config: InstanceConfig, catalog: Catalog) -> PreparedTransactions:
+    """Return what lists the XA transactions whose rows are in the log, and in no view."""
+    return PreparedTransactions(config.source, catalog.rows, is_mariadb=catalog.is_mariadb)
 
 
 def _executed(catalog: Catalog) -> str:
@@ -173,8 +181,13 @@ def _locked(
         query(locker, config.source, "FLUSH TABLES WITH READ LOCK")
         for reader in readers:
             reader.query(_BEGIN)
-        place = catalog.position()
+        place, prepared = catalog.position(), _xa(config, catalog).now()
         query(locker, config.source, "UNLOCK TABLES")
+        if prepared:
+            raise SourceError(
+                f"MySQL at {config.source.address}: {len(prepared)} XA transactions are prepared, "
+                "whose rows are in the log and in no view; try later, or look at XA RECOVER"
+            )
         return place
     finally:
         close(locker)

@@ -27,7 +27,7 @@ from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
 from ray_canal.model.table_event import ERASE, RENAME
-from ray_canal.snapshot.changes import LogPart, touched_keys
+from ray_canal.snapshot.changes import LogPart, ends_prepared, touched_keys
 from ray_canal.snapshot.log_chunks import ATTEMPT_SHIFT, LogPlace, mark_at
 from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, Stretch
 from ray_canal.snapshot.plan import PlannedRange
@@ -56,13 +56,15 @@ class SnapshotLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAttempt:
-    """One attempt of a subscriber's snapshot. `name` tells it from all others."""
+    """One attempt of a subscriber's snapshot. `name` tells it from all others. `if_prepared`: why
+    it is void if an XA transaction ends in the log; None: those do not matter."""
 
     client_id: int
     snapshot: str
     attempt: int
     name: str
     keys: Keys
+    if_prepared: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,8 @@ class SnapshotPlacer:
 
     async def _note(self, chunk: LogChunk, payload: Payload) -> None:
         info = chunk.info
+        if self._attempt.if_prepared is not None and ends_prepared(info):
+            raise self._attempt.if_prepared
         if any(name in self._attempt.keys for name in info.tables):
             decoded = await self._runtime.load(payload)
             end = EntryPosition(info.head.journal_name, info.head.end_position)

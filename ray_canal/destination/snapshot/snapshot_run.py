@@ -159,7 +159,9 @@ class SnapshotRun:
             self.ledger = ledger
             keys = await thread.run(self._find_tables, plan)
             name = ledger.attempt_name_of(self._client_id)
-            attempt = SnapshotAttempt(self._client_id, ledger.id, ledger.attempt, name, keys)
+            attempt = SnapshotAttempt(
+                self._client_id, ledger.id, ledger.attempt, name, keys, plan.if_prepared()
+            )
             self.attempt_name = name
             async with self._placing(log, attempt) as placer:
                 await self._read(config, log, placer, plan, thread)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from ray_canal.config import StoreConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.parsing import begin, event_parser
 from ray_canal.destination.snapshot.snapshot_placer import SnapshotAttempt, SnapshotPlacer
-from ray_canal.errors import InstanceNotRunning, TableMetaMismatch
+from ray_canal.errors import InstanceNotRunning, PrivilegeMissing, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.subscriber import Terms
-from ray_canal.log.transaction_buffer import TransactionBuffer
+from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
+from ray_canal.model.canal_types import XACOMMIT
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.start import Start
@@ -87,6 +89,9 @@ class Log:
         if self.server_at is None or self.reached is None:
             return None
         return self.reached, self.server_at
+
+    def buffered(self, info: ChunkInfo) -> LogChunk:
+        return TransactionBuffer(self.store.last_position).add(info)
 
     async def grow(self, placer: SnapshotPlacer) -> tuple[ChunkInfo, DecodedChunk] | None:
         found = next(self._chunks, None)
@@ -216,6 +221,30 @@ async def void(voided: str) -> None:
     await placer.add(planned(1, ("d", "t")), reader, read)
     assert reader.placed == []
     assert not await placer.mark((("snapshotMark", "SNAPSHOT_END"),), "done")
+
+
+@pytest.mark.parametrize("if_prepared", [None, PrivilegeMissing("run: GRANT")])
+def test_a_prepared_transaction_that_ends_voids_who_could_not_see_it(
+    if_prepared: Exception | None,
+) -> None:
+    asyncio.run(ends_prepared(if_prepared))
+
+
+async def ends_prepared(if_prepared: Exception | None) -> None:
+    log = Log(chunk_bytes=4096)
+    log.store.begin_attempt(1, "1:s:2")
+    attempt = SnapshotAttempt(1, "s", 2, "1:s:2", {}, if_prepared)
+    placer = SnapshotPlacer(log, attempt, LocalRuntime())
+    await log.grow(placer)
+    assert placer.failure is None
+    found = await log.grow(placer)
+    assert found is not None
+    info, chunk = found
+    entries = info.entries.copy()
+    entries["event_type"][-1] = XACOMMIT
+    async with log.placing:
+        await placer.logged(log.buffered(replace(info, entries=entries)), chunk)
+    assert placer.failure is if_prepared
 
 
 class Asleep(Reader):

@@ -51,6 +51,9 @@ class Plan:
     def __init__(self, config: InstanceConfig, within: TableFilter) -> None:
         self.numbers = 0
 
+    def if_prepared(self) -> None:
+        return None
+
     def wanted(self, wishes: Any) -> tuple[TableLedger, ...]:
         if wishes[0].tables == "none":
             raise ConfigError("no table to read matches 'none'")
