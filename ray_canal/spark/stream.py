@@ -198,11 +198,13 @@ def changes(
     `source`: a destination's name, or a subscribed connector. `table`: `schema.table`. By the name
     alone this is a look from aside: the subscription is nobody else's and ends with the call. With
     a `client_id` it is that subscriber, whose batch comes again unless `ack` is true. Raises
-    ConfigError: `ack` without a `client_id`.
+    ConfigError: `ack` without a `client_id`, a table without its schema.
 
     The DataFrame can be read until the session stops, or until `release_changes()`. With no change
     of the table in the batch, an empty DataFrame without columns. `statements` as in `run`.
     """
+    if "." not in table:
+        raise ConfigError(f"table {table!r} has no schema: give schema.table")
     options: FrameOptions = {"tables": [table], "statements": statements}
     if not isinstance(source, str):
         return _one_look(spark, source, options, batch_size, timeout, ack)

@@ -33,3 +33,9 @@ def test_a_look_leaves_nothing_behind_and_takes_nobody_over(spark: Any, tmp_path
         canal_spark.release_changes()
     finally:
         canal.stop("looked_at")
+
+
+def test_a_table_without_its_schema_is_refused() -> None:
+    no_session: Any = None
+    with pytest.raises(ConfigError, match="has no schema: give schema"):
+        canal_spark.changes(no_session, "looked_at", "items")
