@@ -15,6 +15,7 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.config import InstanceConfig
+from ray_canal.config.load import instance_of
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.model.log_context import LogContext
@@ -118,10 +119,7 @@ def files_config(paths: Sequence[PathLike], skip_events: Sequence[str] = ()) -> 
     each = [paths] if isinstance(paths, str | os.PathLike) else paths
     given = {"files": [str(path) for path in each], "skip_events": tuple(skip_events)}
     config = {"destination": "files", "chunk_bytes": _CHUNK_BYTES, "source": given}
-    try:
-        return InstanceConfig.model_validate(config)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    return instance_of(config)
 
 
 def new_parser(

@@ -279,7 +279,18 @@ def write_snapshot(batches: Iterator[pa.RecordBatch], format: str, output: Path 
 def _directory(output: Path | None, format: str) -> Path:
     if output is None:
         raise ConfigError(f"--format {format} writes one file per table: give --output DIRECTORY")
+    with _told_of(output):
+        output.mkdir(parents=True, exist_ok=True)
     return output
+
+
+@contextlib.contextmanager
+def _told_of(output: Path) -> Iterator[None]:
+    """Raises ConfigError: nothing can be written there."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"--output {output}: {error.strerror}") from None
 
 
 def _write_avro(found: Iterator[list[Any]], options: Any, directory: Path) -> None:
@@ -289,7 +300,6 @@ def _write_avro(found: Iterator[list[Any]], options: Any, directory: Path) -> No
         from ray_canal.views.avro import append_to_file
     except ImportError as error:
         raise ConfigError(f'{error}; run: pip install "ray-canal[avro]"') from None
-    directory.mkdir(parents=True, exist_ok=True)
     versions: dict[str, list[Any]] = {}
     begun: set[Path] = set()
     for each in itertools.chain.from_iterable(found):
@@ -314,7 +324,6 @@ def _file_name(table: str, version: Any, known: list[Any], ending: str) -> str:
 def _write_arrow(batches: Iterator[pa.RecordBatch], directory: Path) -> None:
     """One IPC stream file for each table version: SCHEMA.TABLE.arrow, then SCHEMA.TABLE.2.arrow,
     …"""
-    directory.mkdir(parents=True, exist_ok=True)
     versions: dict[str, list[Any]] = {}
     with contextlib.ExitStack() as stack:
         writers: dict[str, Any] = {}
@@ -335,7 +344,9 @@ def _opened(output: Path | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with output.open("wb") as out:
+    with _told_of(output):
+        out = output.open("wb")
+    with out:
         yield out
 
 

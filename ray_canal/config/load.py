@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from ray_canal.config.deployment import CanalConfig
+from ray_canal.config.deployment import CanalConfig, InstanceConfig
 from ray_canal.config.section import IsPath, IsSecret, explained
 from ray_canal.errors import ConfigError
 
@@ -76,6 +76,14 @@ def _resolved(value: Any, kind: Any, marks: Iterable[Any], base: Path) -> Any:
         elif isinstance(value, list) and hasattr(each, "__metadata__"):
             value = [_resolved(part, each, each.__metadata__, base) for part in value]
     return value
+
+
+def instance_of(tree: dict[str, Any]) -> InstanceConfig:
+    """Return the configuration of one destination. Raises ConfigError."""
+    try:
+        return InstanceConfig.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(explained(error, InstanceConfig)) from None
 
 
 def _validate(tree: dict[str, Any], origin: str) -> CanalConfig:

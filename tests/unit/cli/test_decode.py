@@ -8,11 +8,13 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pytest
 from typer.testing import CliRunner
 
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.cli import app
 from ray_canal.demo import binlog_files, expected
+from ray_canal.errors import ConfigError
 from tests.golden import GOLDEN, GTIDLOG, split_delimited
 
 
@@ -96,3 +98,19 @@ def test_decode_prints_change_events_and_writes_them_in_avro(tmp_path: Path) -> 
         assert sorted(map(json.dumps, (event[name] for event in events))) == sorted(
             json.dumps(record[name]) for record in records
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--format", "json", "--output", "."), r"--output \.: Is a directory"),
+        (("--output", "no/such/folder.json"), "--output no/such/folder.json: No such file"),
+        (("--format", "arrow", "--output", __file__), "--output .*test_decode.py: File exists"),
+        (("--skip-event", "x"), "^source: skip_events: 'x' is no place; expected \"mysql-bin"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_line(options: tuple[str, ...], told: str) -> None:
+    arguments = ["decode", str(binlog_files()[0]), *options]
+    with pytest.raises(ConfigError, match=told) as caught:
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert len(str(caught.value).splitlines()) == 1
