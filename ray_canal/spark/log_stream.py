@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from ray_canal.client.log_end import LogEnd, Reach
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
+from ray_canal.model.table_event import TRUNCATE
 from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, MessageSource, Wanted
 from ray_canal.spark.chunks import Carrier, write_chunks
 from ray_canal.spark.frames import NOTES, Statements, common_schema, tables_batches
@@ -33,7 +34,7 @@ from ray_canal.spark.log_offset import (
     rows_between,
 )
 from ray_canal.spark.schema import is_part_of
-from ray_canal.views.row_places import RowPlace, place_at
+from ray_canal.views.row_places import RowPlace, place_at, rows_above
 
 _log = logging.getLogger(__name__)
 
@@ -154,9 +155,7 @@ class LogStream:
             begin, last = offset_place(start), offset_place(end)
             if last.key <= begin.key:  # the first micro-batch of a query that has no changes yet
                 return []
-            piece = self._fetch_up_to(last)
-            comes_again = not is_read(end) and piece.last.timeline == last.timeline
-            if comes_again and not any(has_row(batch, last) for batch in piece.batches):
+            if not _is_given(self._fetch_up_to(last), end):
                 raise self._is_gone(last)
             places: list[str] = []
             for piece in self._pieces:
@@ -312,6 +311,18 @@ class LogStream:
         for batch in batches:
             _refuse_other_columns(batch, table)
         return batches
+
+
+def _is_given(piece: MessageRows, end: str) -> bool:
+    """Return whether a planned micro-batch's last row is in the piece that reaches its place; or
+    comes under another id: of another timeline, of a snapshot, or of one that begins again."""
+    last = offset_place(end)
+    if is_read(end) or piece.last.timeline != last.timeline:
+        return True
+    if any(has_row(batch, last) for batch in piece.batches):
+        return True
+    behind = next(b.slice(b.num_rows - n) for b in piece.batches if (n := rows_above(b, last)))
+    return behind.column("event_type")[0].as_py() in ("READ", TRUNCATE)
 
 
 @dataclass

@@ -114,7 +114,7 @@ class Log:
         self.given = self.acked
 
 
-_KINDS = ["INSERT", "UPDATE", "DELETE", "STATEMENT"]
+_KINDS = ["INSERT", "UPDATE", "DELETE", "STATEMENT", "TRUNCATE"]
 
 
 def change_batch(
