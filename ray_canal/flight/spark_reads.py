@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _PARTITIONS = 8
 """So many chunks are made of a micro-batch for a Spark that does not say how many cores it has."""
+_LEFT_S = 600.0
+"""A batch read of which nothing was fetched for so long gives way to others: its application may
+have been killed."""
 _OF_STREAMS: tuple[Right, ...] = ("read", "subscribe", "ack")
 _OF_READS: tuple[Right, ...] = ("read", "subscribe")
 
@@ -65,10 +68,12 @@ class SparkReads:
         what, first, second = lines
         from ray_canal.spark.request_server import told_answer
 
-        requests, _ = self._opened()
+        requests, chunks = self._opened()
         if what in ("SCHEMA", "OPEN", "READ"):
             _refuse(user, first)
             requests.close_idle(self._idle_timeout_s)
+        if what == "READ" and chunks.is_half_full:
+            requests.close_idle_reads(min(_LEFT_S, self._idle_timeout_s))
         if what in ("OPEN", "READ") and len(requests) >= self._streams_max:
             raise ConfigError(
                 f"{self._streams_max} streams and reads are open already (flight.subscribers_max)"

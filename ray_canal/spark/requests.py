@@ -85,7 +85,11 @@ class Requests:
         for name, opened in list(self._streams.items()):
             if opened.owner.used_s < horizon:
                 self._close_stream(name)
-        self._reads.close_idle(horizon)
+        self.close_idle_reads(seconds)
+
+    def close_idle_reads(self, seconds: float) -> None:
+        """Free the batch reads of which nothing was fetched for so long."""
+        self._reads.close_idle(time.monotonic() - seconds)
 
     def __len__(self) -> int:
         """Return how many streams and batch reads are open."""

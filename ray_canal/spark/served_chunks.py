@@ -30,6 +30,11 @@ class ServedChunks:
         """A new carrier, whose chunks are here until it releases them."""
         return ServedCarrier(self, owner)
 
+    @property
+    def is_half_full(self) -> bool:
+        """Return whether batch reads hold more than half of what they may."""
+        return self._read_bytes > self._read_bytes_max // 2
+
     def get(self, name: str) -> pa.Buffer:
         """A chunk's streams. Raises InstanceRestarted: it is not here any more."""
         with self._lock:

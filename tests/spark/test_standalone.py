@@ -38,6 +38,7 @@ def options(local_ray: None, tmp_path: Path) -> Iterator[dict[str, str]]:
         "instance": [{"destination": name, "source": source}],
         "flight": {
             **{"host": "127.0.0.1", "port": 0, "username": "spark", "password": "p"},
+            "subscribers_max": 4,
             "tls": {"cert": str(cert), "key": str(key)},
         },
     }
@@ -76,6 +77,10 @@ def test_rows_and_hashes_are_those_of_a_session_on_ray(
     assert found["stream"] == expected(spark)
     assert found["batches 0"] > 2
     assert found["batches 1"] == found["batches 0"]  # nothing comes again
+    # What the application's two batch reads held went with it: there is room for four others.
+    reader = spark.read.format("ray_canal").options(**options).schema("event_type STRING")
+    frames = [reader.load() for _ in range(4)]
+    assert [frame.rdd.getNumPartitions() for frame in frames] == [0] * 4
 
 
 def test_what_is_wrong_is_told(spark, options: dict[str, str]) -> None:

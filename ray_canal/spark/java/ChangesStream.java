@@ -168,6 +168,15 @@ class RequestClient {
     return answer;
   }
 
+  /** Free what a batch read holds. */
+  void release(String read) {
+    if (remote != null) {
+      remote.release(read);
+    } else {
+      askHere("RELEASE", read, "");
+    }
+  }
+
   private String askHere(String what, String first, String second) {
     int colon = address.lastIndexOf(':');
     String answer;

@@ -24,6 +24,7 @@ class FlightAddress implements Serializable {
   private static final long AGAIN_MS = 60000L;
   private static final long PAUSE_MS = 200L;
   private static final long ANSWER_S = 180L;
+  private static final long RELEASE_S = 5L;
   private static final int CONTENT = 1;
   private static final int HEADER = 2;
   private static final int BODY = 1000;
@@ -87,8 +88,7 @@ class FlightAddress implements Serializable {
 
   /** The answer to a request of spark/requests.py; asked again for a minute while nobody is there. */
   String ask(String what, String first, String second) {
-    byte[] action = message(
-        CONTENT, utf8("spark"), 2, utf8(what + "\n" + first + "\n" + second));
+    byte[] action = action(what, first, second);
     long deadline = System.currentTimeMillis() + AGAIN_MS;
     while (true) {
       try {
@@ -102,6 +102,19 @@ class FlightAddress implements Serializable {
         throw failed(e);
       }
     }
+  }
+
+  /** Tell once that a batch read is done with: nobody waits for it. */
+  void release(String read) {
+    try {
+      FlightConnection.call(this, "DoAction", action("RELEASE", read, "")).next(RELEASE_S);
+    } catch (IOException e) {
+      return; // it is freed when it has been idle
+    }
+  }
+
+  private static byte[] action(String what, String first, String second) {
+    return message(CONTENT, utf8("spark"), 2, utf8(what + "\n" + first + "\n" + second));
   }
 
   /** The rows of a partition: NAME:LENGTH. */

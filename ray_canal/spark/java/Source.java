@@ -1,6 +1,8 @@
 package raycanal;
 
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SessionConfigSupport;
@@ -104,6 +106,7 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
       String answer = client.ask("READ", RequestClient.text(options), schema.json());
       int end = answer.indexOf(';');
       read = end < 0 ? answer : answer.substring(0, end);
+      OpenReads.add(read, client);
       partitions = Place.all(end < 0 ? "" : answer.substring(end + 1), client.remote, this);
     }
     return partitions;
@@ -111,18 +114,53 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
 
   /** Spark has no call for the end of a scan: what the read holds goes with its last user. */
   protected void finalize() {
-    if (read == null) { return; }
-    try {
-      new RequestClient(options).ask("RELEASE", read, "");
-    } catch (RuntimeException e) {
-      return; // the session has ended, and everything with it
-    }
+    if (read != null) { OpenReads.release(read); }
   }
 
   public PartitionReaderFactory createReaderFactory() { return new Readers(schema); }
 
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
     return new ChangesStream(table, schema, options);
+  }
+}
+
+/** Reads that were not released: an application that ends collects no garbage. */
+class OpenReads extends Thread {
+  private static final Map CLIENTS = new HashMap();
+  private static boolean isHooked = false;
+
+  static void add(String read, RequestClient client) {
+    synchronized (CLIENTS) {
+      CLIENTS.put(read, client);
+      if (isHooked || client.remote == null) { return; }
+      isHooked = true;
+      try {
+        Runtime.getRuntime().addShutdownHook(new OpenReads());
+      } catch (IllegalStateException e) {
+        return; // it ends already
+      }
+    }
+  }
+
+  static void release(String read) {
+    RequestClient client;
+    synchronized (CLIENTS) { client = (RequestClient) CLIENTS.remove(read); }
+    try {
+      if (client != null) { client.release(read); }
+    } catch (RuntimeException e) {
+      return; // the session has ended, and everything with it
+    }
+  }
+
+  /** At the end of this JVM. Those of a driver's Python end with that. */
+  public void run() {
+    Map left;
+    synchronized (CLIENTS) { left = new HashMap(CLIENTS); }
+    Iterator reads = left.keySet().iterator();
+    while (reads.hasNext()) {
+      String read = (String) reads.next();
+      if (((RequestClient) left.get(read)).remote != null) { release(read); }
+    }
   }
 }
 

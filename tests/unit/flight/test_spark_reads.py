@@ -206,9 +206,15 @@ def test_batch_reads_hold_no_more_than_their_limit(port: Port) -> None:
     name = port.ask("READ", json.dumps(read), schema).partition(";")[0]
     _, chunks = port.reads._opened()
     chunks._read_bytes_max = chunks._read_bytes * 3 // 2
+    requests, _ = port.reads._opened()
     assert "flight.read_bytes_max" in port.ask("READ", json.dumps(read), schema)
     assert port.ask("RELEASE", name) == "released"
+    left = port.ask("READ", json.dumps(read), schema).partition(";")[0]
+    assert "flight.read_bytes_max" in port.ask("READ", json.dumps(read), schema)
+    requests._reads._reads[left].owner.used_s -= 700.0  # its application may be gone
+    port.reads._idle_timeout_s = 3600.0
     assert not port.ask("READ", json.dumps(read), schema).startswith("!")
+    assert len(requests) == 1
 
 
 def test_served_chunks_go_with_their_carrier() -> None:
