@@ -16,7 +16,7 @@ from ray_canal.snapshot.columns import selection
 from ray_canal.snapshot.key_ranges import KeyRanges
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.prepared import not_seen
-from ray_canal.snapshot.row_reader import RangeOrder
+from ray_canal.snapshot.row_reader import RangeOrder, other_server
 from ray_canal.snapshot.session import close, open_session
 from ray_canal.snapshot.tables import SnapshotTable, narrowed, one_table, wanted_tables
 from ray_canal.snapshot.visibility import wait_until_visible
@@ -53,8 +53,7 @@ class SnapshotPlan:
         self._numbers = 0
         try:
             self._connection = open_session(self._source, self._catalog)
-            variable = "server_id" if self._catalog.is_mariadb else "server_uuid"
-            self._server = self._catalog.variable(variable) or ""
+            self._server = self._catalog.server_uuid()
             image = (self._streamed.variable("binlog_row_image") or "FULL").upper()
             if image != "FULL":
                 raise ServerSettingRefused(
@@ -68,6 +67,14 @@ class SnapshotPlan:
         except BaseException:
             self.close()
             raise
+
+    def refuse_other_log(self, server: str) -> None:
+        """Raise ConnectionLost unless marks are of the log that is read, which is this server's:
+        the address may lead to another one by now."""
+        streamed = self._streamed.server_uuid()
+        rows = streamed if self._config.snapshot.address else self._server
+        for found in {streamed, rows} - {server}:
+            raise other_server(self._config.source.address, found, server)
 
     @property
     def is_mariadb(self) -> bool:
@@ -126,7 +133,8 @@ class SnapshotPlan:
         where = f" AND ({progress.where})" if progress.where else ""
         for each in self._ranges(number).ranges(progress.done, progress.end, rows):
             self._numbers += 1
-            order = RangeOrder(self._numbers, self._tables[number], f"({each.condition}){where}")
+            condition = f"({each.condition}){where}"
+            order = RangeOrder(self._numbers, self._tables[number], condition, self._server)
             yield PlannedRange(number, each.upto, order, each.estimate)
 
     def row_bytes(self, number: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
+from ray_canal.errors import ConnectionLost
 from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, quoted, selection
@@ -29,11 +30,13 @@ LogPiece = tuple[ChunkInfo, DecodedChunk]
 
 @dataclass(frozen=True, slots=True)
 class RangeOrder:
-    """A range to read: rows of a table for which a condition holds. `number` is the caller's."""
+    """A range to read: rows of a table for which a condition holds. `number` is the caller's;
+    `server`: of which server it is, by its uuid, empty: of any."""
 
     number: int
     table: SnapshotTable
     condition: str
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,14 @@ class _Range:
     pieces: list[DecodedChunk] = field(default_factory=list)
 
 
+def other_server(address: str, found: str, expected: str) -> ConnectionLost:
+    """Return the error that an address leads to another server than before."""
+    return ConnectionLost(
+        f"MySQL at {address} is server {found} now, not {expected}: rows are read of one server, "
+        "whose marks can be compared"
+    )
+
+
 class RowReader:
     """One connection; one thread calls."""
 
@@ -70,6 +81,7 @@ class RowReader:
                 self._source, self._catalog, self._connection, self._streamed
             )
             self._results = ResultReader(self._connection, self._source)
+            self._server = self._catalog.server_uuid()
             self._server_id = int(self._catalog.variable("server_id") or 0)
             self._flavor = FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL
         except BaseException:
@@ -80,7 +92,9 @@ class RowReader:
 
     def read(self, order: RangeOrder) -> RangeRead:
         """Read a range and keep its rows. Raises SourceError and DecodeError kinds,
-        TableMetaMismatch."""
+        TableMetaMismatch; ConnectionLost, too: it is of another server."""
+        if order.server not in ("", self._server):
+            raise other_server(self._source.address, self._server, order.server)
         table, began_s = order.table, time.monotonic()
         wanted = self._selections.setdefault(table, selection(table.meta))
         index = f" FORCE INDEX ({quoted(table.index)})" if table.index else ""

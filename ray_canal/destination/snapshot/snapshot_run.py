@@ -151,6 +151,7 @@ class SnapshotRun:
             self.waits_for = "the server"
             within = self.home.table_filter(self._client_id)
             plan = await thread.run(SnapshotPlan, config, within)
+            await thread.run(plan.refuse_other_log, log.identity.server_uuid)
             ledger = self.ledger
             if not ledger.tables:
                 ledger = replace(ledger, tables=await thread.run(plan.wanted, ledger.wishes))

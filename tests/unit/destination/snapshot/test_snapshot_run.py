@@ -51,6 +51,9 @@ class Plan:
     def __init__(self, config: InstanceConfig, within: TableFilter) -> None:
         self.numbers = 0
 
+    def refuse_other_log(self, server: str) -> None:
+        return None
+
     def if_prepared(self) -> None:
         return None
 
