@@ -7,6 +7,7 @@ schema/.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -37,6 +38,24 @@ class ColumnMeta:
     fraction: int = 0
     labels: tuple[str, ...] = ()
     visible: bool = True
+
+
+class SharedColumns:
+    """Makes one object of columns that are equal, and of lists of them: a server of many tenants
+    has the same tables many times."""
+
+    def __init__(self) -> None:
+        self._columns: dict[ColumnMeta, ColumnMeta] = {}
+        self._lists: dict[tuple[ColumnMeta, ...], tuple[ColumnMeta, ...]] = {}
+
+    def one(self, column: ColumnMeta) -> ColumnMeta:
+        """Return a column that is equal."""
+        return self._columns.setdefault(column, column)
+
+    def all(self, columns: Iterable[ColumnMeta]) -> tuple[ColumnMeta, ...]:
+        """Return columns that are equal, one after the other."""
+        found = tuple(map(self.one, columns))
+        return self._lists.setdefault(found, found)
 
 
 RDS_HIDDEN_KEY = "__#alibaba_rds_row_id#__"

@@ -27,7 +27,7 @@ from ray_canal.model.schema_record import (
     SchemaRecord,
     TableState,
 )
-from ray_canal.model.table_meta import ColumnMeta, TableMeta
+from ray_canal.model.table_meta import ColumnMeta, SharedColumns, TableMeta
 from ray_canal.schema.ddl.create_table import period_columns, with_row_end_key
 from ray_canal.schema.ddl.words import Dialect
 from ray_canal.schema.history import FileOrder, HistoryPlace, SchemaHistory, place_of
@@ -243,10 +243,11 @@ def replay(history: SchemaHistory, record: SchemaRecord) -> None:
     place, body = record_place(record), _body(record)
     try:
         if record.kind == SNAPSHOT:
-            tables = [_from_tree(tree) for tree in body["tables"]]
+            shared = SharedColumns()
+            tables = [_from_tree(tree, shared) for tree in body["tables"]]
             history.take_snapshot(place, tables, body["charsets"])
         elif record.kind == TABLE:
-            history.put(place, _from_tree(body))
+            history.put(place, _from_tree(body, SharedColumns()))
         else:
             sql = body.pop("sql")
             history.apply(
@@ -256,14 +257,17 @@ def replay(history: SchemaHistory, record: SchemaRecord) -> None:
         raise _unreadable(record, error) from None
 
 
+_DEFAULTS = {each.name: each.default for each in dataclasses.fields(ColumnMeta)}
+"""Defaults of a column's fields; no value equals that of a field that has none."""
+
+
 def _to_tree(state: TableState) -> dict[str, Any]:
     """Columns as lists of the fields that are not their defaults: snapshots are long."""
-    defaults = {f.name: f.default for f in dataclasses.fields(ColumnMeta)}
     columns = [
         {
             name: value
-            for name, value in dataclasses.asdict(column).items()
-            if value != defaults.get(name)
+            for name, default in _DEFAULTS.items()
+            if (value := getattr(column, name)) != default
         }
         for column in state.columns
     ]
@@ -281,8 +285,8 @@ def _to_tree(state: TableState) -> dict[str, Any]:
     return tree | {"charset": state.charset, "problem": state.problem}
 
 
-def _from_tree(tree: dict[str, Any]) -> TableState:
-    columns = tuple(
+def _from_tree(tree: dict[str, Any], shared: SharedColumns) -> TableState:
+    columns = shared.all(
         ColumnMeta(**{**fields, "labels": tuple(fields.get("labels", ()))})
         for fields in tree["columns"]
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from ray_canal.config import SourceConfig
@@ -23,7 +24,7 @@ from ray_canal.model.table_meta import (
     RDS_HIDDEN_KEY,
     ColumnMeta,
 )
-from ray_canal.source.connection import SERVER_SQL, connect, query, server_uuid
+from ray_canal.source.connection import SERVER_SQL, connect, query, server_uuid, stream
 from ray_canal.types import mysql
 from ray_canal.types.charsets import canonical
 from ray_canal.types.registry import SYNONYMS, WORDS
@@ -59,6 +60,17 @@ class Catalog:
                 if fresh or attempt == 2:
                     raise
         raise AssertionError("unreachable")
+
+    def each(self, sql: str, *values: object) -> Iterator[dict[str, Any]]:
+        """Rows of one query as they come, for very many; not asked again where the connection is
+        lost. Nothing else may be asked meanwhile."""
+        if self._connection is None:
+            self._connection = connect(self._config)
+        try:
+            yield from stream(self._connection, self._config, sql, *values)
+        except BaseException:
+            self.close()
+            raise
 
     def variable(self, name: str) -> str | None:
         """A global variable's value as text; None where this server has no such variable."""

@@ -19,7 +19,7 @@ from ray_canal.config import SourceConfig
 from ray_canal.errors import PositionNotFound, ServerSettingRefused, UnsupportedEvent
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import CatalogSnapshot, KeyState, TableState
-from ray_canal.model.table_meta import TableMeta
+from ray_canal.model.table_meta import ColumnMeta, SharedColumns, TableMeta
 from ray_canal.source.catalog import Catalog, column_of_row
 from ray_canal.source.start.log_file import read_head
 from ray_canal.source.start.server_log import ServerLog
@@ -62,6 +62,7 @@ class CatalogTables:
         self._config = config
         self._address = config.address
         self._sleep = sleep
+        self._shared = SharedColumns()
 
     def position(self) -> EntryPosition:
         """Return where the log ends now."""
@@ -146,13 +147,16 @@ class CatalogTables:
         mariadb = self._catalog.is_mariadb
         more = ", GENERATION_EXPRESSION" if mariadb else ""
         rows = self._catalog.rows
-        columns: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for row in rows(_COLUMNS.format(which=which, more=more), *values):
-            columns.setdefault(_name(row), []).append(row)
         keys: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        more = "" if mariadb else " AND INDEX_NAME = 'PRIMARY'"
-        for row in rows(_KEYS.format(which=which, more=more), *values):
+        which_keys = "" if mariadb else " AND INDEX_NAME = 'PRIMARY'"
+        for row in rows(_KEYS.format(which=which, more=which_keys), *values):
             keys.setdefault(_name(row), []).append(row)
+        columns: dict[tuple[str, str], _Columns] = {}
+        for row in self._catalog.each(_COLUMNS.format(which=which, more=more), *values):
+            name = _name(row)
+            if name not in columns:
+                columns[name] = _Columns(self._shared, keys.get(name, []))
+            columns[name].add(row)
         charsets = {
             str(r["SCHEMA_NAME"]): canonical(str(r["DEFAULT_CHARACTER_SET_NAME"]))
             for r in rows(_DATABASES)
@@ -172,26 +176,45 @@ def _name(row: dict[str, Any]) -> tuple[str, str]:
     return str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])
 
 
+class _Columns:
+    """Columns of one table, as their rows come: of all tables they are many. `problem`: why they
+    cannot be known; those of other tables can. `periods`: MariaDB's columns by what they are."""
+
+    def __init__(self, shared: SharedColumns, keys: list[dict[str, Any]]) -> None:
+        self._shared = shared
+        self._primary = {key["COLUMN_NAME"] for key in keys if key["INDEX_NAME"] == "PRIMARY"}
+        self._found: list[ColumnMeta] = []
+        self.problem = ""
+        self.periods: dict[str, str] = {}
+
+    def add(self, row: dict[str, Any]) -> None:
+        name = row["COLUMN_NAME"]
+        generated = str(row.get("GENERATION_EXPRESSION") or "").upper()
+        if generated in ("ROW START", "ROW END"):
+            self.periods[generated] = str(name)
+        try:
+            column = column_of_row(row, is_key=name in self._primary)
+        except UnsupportedEvent as error:
+            self.problem = self.problem or str(error)
+        else:
+            self._found.append(self._shared.one(column))
+
+    @property
+    def all(self) -> tuple[ColumnMeta, ...]:
+        return self._shared.all(self._found)
+
+
 def _state(
-    row: dict[str, Any],
-    columns: list[dict[str, Any]],
-    keys: list[dict[str, Any]],
-    mariadb: bool,
+    row: dict[str, Any], columns: _Columns, keys: list[dict[str, Any]], mariadb: bool
 ) -> TableState:
     name = _name(row)
-    primary = {key["COLUMN_NAME"] for key in keys if key["INDEX_NAME"] == "PRIMARY"}
     charset = canonical(str(row["TABLE_COLLATION"] or "").partition("_")[0])
-    try:
-        found = tuple(column_of_row(c, is_key=c["COLUMN_NAME"] in primary) for c in columns)
-    except UnsupportedEvent as error:  # of one table; the others can be read
-        return TableState(TableMeta(*name, ()), charset, problem=str(error))
-    periods = {
-        str(c.get("GENERATION_EXPRESSION") or "").upper(): str(c["COLUMN_NAME"]) for c in columns
-    }
+    if columns.problem:
+        return TableState(TableMeta(*name, ()), charset, problem=columns.problem)
+    periods = columns.periods
     hidden = row["TABLE_TYPE"] == "SYSTEM VERSIONED" and "ROW START" not in periods
-    state = TableState(
-        TableMeta(*name, found), charset, hidden, row_end=periods.get("ROW END", "")
-    )
+    meta = TableMeta(*name, columns.all)
+    state = TableState(meta, charset, hidden, row_end=periods.get("ROW END", ""))
     if not mariadb:
         return state
     engine = str(row["ENGINE"] or "").upper()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pymysql.connections import Connection
-from pymysql.cursors import DictCursor
+from pymysql.cursors import DictCursor, SSDictCursor
 from pymysql.err import MySQLError
 
 from ray_canal.config import SourceConfig, TlsConfig, secret
@@ -117,6 +117,18 @@ def query(connection: Any, config: SourceConfig, sql: str, *values: object) -> l
     ):
         cursor.execute(sql, values or None)
         return list(cursor.fetchall())
+
+
+def stream(
+    connection: Any, config: SourceConfig, sql: str, *values: object
+) -> Iterator[dict[str, Any]]:
+    """Run one statement, and yield its rows as they come. Raises as `query`."""
+    with (
+        translated(config, logged_in=True),
+        connection.cursor(SSDictCursor) as cursor,
+    ):
+        cursor.execute(sql, values or None)
+        yield from cursor.fetchall_unbuffered()
 
 
 SERVER_SQL = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_id')"

@@ -24,6 +24,7 @@ from ray_canal.schema.fit import same_type
 from ray_canal.schema.history import SchemaHistory, place_of
 from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.names import Names
+from ray_canal.schema.records import load_history, snapshot_record
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.source.open_source import open_source
@@ -367,3 +368,24 @@ def test_a_generated_invisible_key_stays_the_first_column(mysql97: Server) -> No
     rows = [row for batch in found for row in batch["after"].to_pylist() if row is not None]
     assert rows == [{"my_row_id": 1, "v": 7, "w": 60}] * 2
     assert mysql97.execute("SELECT my_row_id, w, v FROM gipk.t") == ((1, 60, 7),)
+
+
+def test_tables_that_are_alike_share_their_columns(server: Server) -> None:
+    """A server of many tenants has the same tables thousands of times; so has a history that is
+    loaded again."""
+    server.execute(
+        *(f"DROP DATABASE IF EXISTS {name}" for name in ("tenant1", "tenant2")),
+        *(f"CREATE DATABASE {name}" for name in ("tenant1", "tenant2")),
+        *(f"CREATE TABLE {name}.t (id INT PRIMARY KEY, e ENUM('a'), d DECIMAL(5, 2) NOT NULL)"
+          for name in ("tenant1", "tenant2")),
+    )  # fmt: skip
+    catalog = CatalogTables(SourceConfig(address=server.address, username="root"))
+    snapshot = catalog.snapshot()
+    catalog.close()
+    record = snapshot_record("server#1", 1.0, snapshot, 0)
+    place = place_of(snapshot.journal_name, snapshot.position)
+    history = load_history([record], "server#1", place)
+    for tables in (snapshot.tables, tuple(history.states_at(place))):
+        one, other = (each.meta for each in tables if each.meta.schema.startswith("tenant"))
+        assert [column.name for column in one.columns] == ["id", "e", "d"]
+        assert one.columns is other.columns

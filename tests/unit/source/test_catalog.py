@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from ray_canal.errors import UnsupportedEvent
+from ray_canal.model.table_meta import SharedColumns
 from ray_canal.source.catalog import column_of_row
-from ray_canal.source.catalog_tables import _state
+from ray_canal.source.catalog_tables import _Columns, _state
 from ray_canal.types import mysql
 
 
@@ -55,6 +56,9 @@ def test_a_type_that_is_not_known_is_no_char() -> None:
 
 def test_its_table_alone_is_one_whose_columns_are_not_known() -> None:
     table = {"TABLE_SCHEMA": "s", "TABLE_NAME": "t", "TABLE_COLLATION": "utf8mb4_bin"}
-    state = _state(table, [row_of("xmltype")], [], False)
+    columns = _Columns(SharedColumns(), [])
+    for row in (row_of("integer"), row_of("xmltype")):
+        columns.add(row)
+    state = _state(table, columns, [], False)
     assert "xmltype" in state.problem
     assert not state.columns
