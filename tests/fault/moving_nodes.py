@@ -105,13 +105,14 @@ class Reader(threading.Thread):
             for row in batch.to_pylist()
             if row["after"]
         ]
-        connector.ack(message.id)
         newest = self.ids[-1] if self.ids else 0
         new = [id for id in found if id > newest]
         self.repeated += len(found) - len(new)
         self.ids += new
         now = time.monotonic()
         self.longest_s, self.last = max(self.longest_s, now - self.last), now
+        # Last: one whose answer is lost with its node may have been made, and nothing comes again.
+        connector.ack(message.id)
 
     def restart_clock(self) -> None:
         self.longest_s, self.last = 0.0, time.monotonic()
