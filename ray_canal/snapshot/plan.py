@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from ray_canal.snapshot.visibility import wait_until_visible
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.source.connection import query
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,9 @@ class SnapshotPlan:
     def wanted(self, wishes: tuple[SnapshotWish, ...]) -> tuple[TableLedger, ...]:
         """The tables that are asked for, the largest last. Raises ConfigError: there are none, or
         one cannot be read; PrivilegeMissing."""
-        found, _ = wanted_tables(self._catalog, self._described, wishes, self._within)
+        found, left_out = wanted_tables(self._catalog, self._described, wishes, self._within)
+        for name, why in left_out:
+            logger.warning("%s is not read: it is %s", name, why)
         _refuse_keyless(*(table for table, _ in found))
         return tuple(
             TableLedger(table.meta.schema, table.meta.table, wish.where, wish.columns)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from ray_canal.errors import TableMetaMismatch
-from tests.integration.test_snapshot import rows_of, snapshot_of
+from ray_canal.filter import TableFilter
+from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.snapshot.plan import SnapshotPlan
+from tests.integration.test_snapshot import config_of, rows_of, snapshot_of
 from tests.servers import Server
 
 
@@ -56,3 +60,18 @@ def test_an_index_that_no_statement_may_use_is_no_key(altered: Server, hidden: s
     )
     [found] = rows_of(altered, r"altered\.i", mode="keyed").values()
     assert found == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+
+
+@pytest.mark.parametrize("server", ["mysql97"], indirect=True)
+def test_a_view_among_the_tables_is_left_out_by_name(
+    altered: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    altered.execute(
+        "create table altered.t (id int primary key)",
+        "create view altered.shown as select * from altered.t",
+    )
+    config = config_of(altered).destination("snap")
+    with contextlib.closing(SnapshotPlan(config, TableFilter())) as plan:
+        [wanted] = plan.wanted((SnapshotWish(r"altered\..*"),))
+    assert wanted.full_name == "altered.t"
+    assert "altered.shown is not read: it is a view" in caplog.text
