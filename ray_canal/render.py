@@ -279,18 +279,8 @@ def write_snapshot(batches: Iterator[pa.RecordBatch], format: str, output: Path 
 def _directory(output: Path | None, format: str) -> Path:
     if output is None:
         raise ConfigError(f"--format {format} writes one file per table: give --output DIRECTORY")
-    with _told_of(output):
-        output.mkdir(parents=True, exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
     return output
-
-
-@contextlib.contextmanager
-def _told_of(output: Path) -> Iterator[None]:
-    """Raises ConfigError: nothing can be written there."""
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(f"--output {output}: {error.strerror}") from None
 
 
 def _write_avro(found: Iterator[list[Any]], options: Any, directory: Path) -> None:
@@ -344,9 +334,7 @@ def _opened(output: Path | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with _told_of(output):
-        out = output.open("wb")
-    with out:
+    with output.open("wb") as out:
         yield out
 
 

@@ -99,7 +99,7 @@ class _Connection(Connection):  # type: ignore[misc]
             raise AuthenticationFailed(
                 f"MySQL at {self.host}:{self.port} asks for the password in clear text "
                 f"({plugin_name.decode()}), and the connection is not encrypted; set "
-                'tls.mode = "verify_identity" (or "verify_ca", "required")'
+                'source.tls.mode = "verify_identity" (or "verify_ca", "required")'
             )
         return super()._process_auth(plugin_name, *exchange)
 
@@ -151,8 +151,8 @@ def server_error(
     who = _who(config)
     if code in _AUTHENTICATION and not logged_in:
         return AuthenticationFailed(
-            f"{who}: {text} ({code}); check username and password, and that this host may "
-            "log in as that user"
+            f"{who}: {text} ({code}); check source.username and source.password, and that this "
+            "host may log in as that user"
         )
     if code in _PRIVILEGE or code in _AUTHENTICATION:
         return PrivilegeMissing(f"{who}: {text} ({code}); {grant_advice(config.username)}")

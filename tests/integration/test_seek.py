@@ -72,7 +72,7 @@ def begins_at(head: MessageHead | None, place: EntryPosition) -> bool:
 
 async def refuse_what_never_was(store: LocalDestination, gtids: str) -> None:
     """Neither seek nor a first subscription begins after foreign GTIDs, or in the future."""
-    foreign = "0-77-1" if "-" in gtids.partition(":")[0][:3] else f"{gtids},{uuid.uuid4()}:1-5"
+    foreign = f"{gtids},{uuid.uuid4()}:1-5" if ":" in gtids else f"{gtids},77-77-1"
     tomorrow = dt.datetime.now(dt.timezone.utc) + dt.timedelta(days=1)
     for place, kind, why in (
         (foreign, TransactionsMissing, "never had .*; it has .*"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from ray_canal.config import InstanceConfig
+import pytest
+
+from ray_canal.config import InstanceConfig, MirrorConfig
 from ray_canal.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -13,6 +15,8 @@ from ray_canal.errors import (
     PrivilegeMissing,
 )
 from ray_canal.model.position import EntryPosition
+from ray_canal.sinks.databases.mysql import MySqlDatabase
+from ray_canal.sinks.port import SinkError
 from ray_canal.source.checks import check_source
 from tests.dumps import (
     failure,
@@ -29,6 +33,14 @@ def test_wrong_password(server: Server) -> None:
     assert isinstance(error, AuthenticationFailed)
     assert "wrong-secret" not in str(error)
     assert "source.password" in str(error)
+
+
+def test_wrong_password_of_a_mirror(mysql97: Server) -> None:
+    config = MirrorConfig.model_validate(
+        {"address": mysql97.address, "username": "nobody", "password": "wrong"}
+    )
+    with pytest.raises(SinkError, match=r"^target: .*check mirror\.username and mirror\.password"):
+        MySqlDatabase(config).connect()
 
 
 def test_missing_grant(server: Server) -> None:

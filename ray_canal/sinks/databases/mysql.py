@@ -74,7 +74,8 @@ class MySqlDatabase(SqlDatabase):
         try:
             self._connection = connect(login)
         except CanalError as error:
-            raise SinkError(f"target: {error}", "retry" if error.retryable else "fatal") from None
+            text = str(error).replace("source.", "mirror.")
+            raise SinkError(f"target: {text}", "retry" if error.retryable else "fatal") from None
         self._delete_first.clear()
         self._run(_SESSION)
         if config.senders > 1:  # else one waits for keys that another looked for and did not find

@@ -100,17 +100,9 @@ def test_decode_prints_change_events_and_writes_them_in_avro(tmp_path: Path) -> 
         )
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("--format", "json", "--output", "."), r"--output \.: Is a directory"),
-        (("--output", "no/such/folder.json"), "--output no/such/folder.json: No such file"),
-        (("--format", "arrow", "--output", __file__), "--output .*test_decode.py: File exists"),
-        (("--skip-event", "x"), "^source: skip_events: 'x' is no place; expected \"mysql-bin"),
-    ],
-)
-def test_what_cannot_be_is_told_in_a_line(options: tuple[str, ...], told: str) -> None:
-    arguments = ["decode", str(binlog_files()[0]), *options]
+def test_a_wrong_place_is_told_in_a_line() -> None:
+    arguments = ["decode", str(binlog_files()[0]), "--skip-event", "x"]
+    told = "^source: skip_events: 'x' is no place; expected \"mysql-bin"
     with pytest.raises(ConfigError, match=told) as caught:
         CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert len(str(caught.value).splitlines()) == 1

@@ -64,7 +64,7 @@ def test_no_password_is_sent_in_clear_text(plugin: str, mode: str) -> None:
         config = SourceConfig.model_validate(
             {"address": address, "username": "u", "password": SECRET, "tls": {"mode": mode}}
         )
-        with pytest.raises(AuthenticationFailed, match=rf"{plugin}.*tls\.mode") as caught:
+        with pytest.raises(AuthenticationFailed, match=rf"{plugin}.*source\.tls\.mode") as caught:
             connect(config)
     assert b"u\x00" in heard
     assert SECRET.encode() not in heard
