@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -33,7 +34,7 @@ def asked(url: str) -> Any:
 def answers(url: str) -> bool:
     try:
         return [each["name"] for each in asked(url) if each["status"]] == ["replayed"]
-    except OSError:
+    except (OSError, http.client.HTTPException, ValueError):  # it may end in the midst of an answer
         return False
 
 
@@ -75,9 +76,8 @@ def test_a_deployment_opens_and_closes_its_console(tmp_path: Path) -> None:
         for stage in ("fetcher", "parser", "transaction buffer"):
             wait_for(lambda at=stage: is_told("stage", stage=at), 60, stage)  # type: ignore[misc]
         (shown,) = asked(url)
-        assert {each["epoch"] for each in logged() if each.get("event") == "generation"} == {
-            shown["status"]["epoch"]  # what joins a page and the logs
-        }
+        epochs = {each["epoch"] for each in logged() if each.get("event") == "generation"}
+        assert shown["status"]["epoch"] in epochs  # what joins a page and the logs
         canal.start_sinks(str(config))
         wait_for(lambda: is_told("sink", sink="lines", state="begun"), 60, "the sink's line")
         canal.stop_sink("lines", namespace=NAMESPACE)
