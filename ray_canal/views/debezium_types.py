@@ -21,7 +21,7 @@ from ray_canal.kernels.base import codes
 from ray_canal.model.arrays import Bytes
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.types.registry import storage_code
-from ray_canal.views.texts import of_parts, parts_of, without_first
+from ray_canal.views.texts import decimal_texts, of_parts, parts_of, without_first
 
 Decimals = Literal["precise", "string", "double"]
 _GEOMETRY, _POINT = (f"io.debezium.data.geometry.{name}" for name in ("Geometry", "Point"))
@@ -138,7 +138,7 @@ def _bits(column: ColumnMeta) -> ConnectType:
 
 def _decimal(arrow: pa.DataType, decimals: Decimals) -> ConnectType:
     if decimals == "string":
-        return ConnectType("string", _to(pa.string()))
+        return ConnectType("string", decimal_texts)
     if decimals == "double":
         return ConnectType("double", lambda values: values.cast(pa.string()).cast(pa.float64()))
     parameters = ("scale", str(arrow.scale)), ("connect.decimal.precision", str(arrow.precision))

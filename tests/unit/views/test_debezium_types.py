@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 
 import pyarrow as pa
@@ -41,6 +42,18 @@ def test_integers_have_debeziums_types(code: int, word: str, signed: str, unsign
     ):
         arrow = arrow_schema(TableMeta("s", "t", (column,))).field("after").type.field("c").type
         assert kind_of(arrow, column, "precise").connect == expected
+
+
+@pytest.mark.parametrize("digits", [20, 65])
+def test_a_decimal_as_text_has_all_its_digits(digits: int) -> None:
+    """As Debezium 3.6.3 has them: no exponents."""
+    numbers = [decimal.Decimal(text) for text in ("0", "0.0000000001", "-1.5", "100")]
+    kind = pa.decimal128(digits, 10) if digits < 39 else pa.decimal256(digits, 10)
+    column = ColumnMeta("c", mysql.NEWDECIMAL, f"decimal({digits},10)", precision=digits, scale=10)
+    found = kind_of(kind, column, "string").physical(pa.array(numbers, kind))
+    assert found.to_pylist() == [
+        "0.0000000000", "0.0000000001", "-1.5000000000", "100.0000000000",
+    ]  # fmt: skip
 
 
 def test_a_decimal_is_as_one_chooses() -> None:
