@@ -20,6 +20,7 @@ from ray_canal.kernels.base.sha256 import (
     hash_column,
     midstates,
 )
+from ray_canal.views.texts import decimal_texts
 
 _HASHED_MAX = ((1 << 31) - 1) // HEX_BYTES
 """Values of one column in a batch: the digits' offsets are int32."""
@@ -128,6 +129,8 @@ def _as_bytes(column: pa.Array, name: str) -> pa.Array:
     if pa.types.is_nested(kind) or pa.types.is_floating(kind):
         raise ConfigError(f"hash of {name}: there is one text for each value of text, bytes, whole "
                           f"and decimal numbers, dates and ENUM, not of {kind}")  # fmt: skip
+    if pa.types.is_decimal(kind):
+        return decimal_texts(column)
     try:
         return column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

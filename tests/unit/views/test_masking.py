@@ -79,6 +79,9 @@ def test_hashes_of_each_type_are_those_of_its_text(key: bytes) -> None:
         "bytes": pa.array([b"x", b"bytes", None]),
         "42": pa.array([1, 42, None], pa.uint16()),
         "1.50": pa.array([Decimal("0.00"), Decimal("1.50"), None], pa.decimal128(9, 2)),
+        "0.0000000001": pa.array(
+            [Decimal("0.0000000000"), Decimal("0.0000000001"), None], pa.decimal128(20, 10)
+        ),
         "2026-01-31": pa.array([None, datetime.date(2026, 1, 31), None]),
         "open": pa.DictionaryArray.from_arrays(
             pa.array([1, 0, None], pa.uint16()), pa.array(["open", "shut"])
