@@ -99,7 +99,7 @@ soak-fault: setup servers
 
 ## make soak-snapshot  200 snapshots by each mode on each server beside writers, restarts, kills and DDL (two hours)
 soak-snapshot: setup servers
-	$(BIN)/python -m pytest -m soak tests/integration/test_snapshot_log.py tests/integration/test_snapshot_signals.py \
+	$(BIN)/python -m pytest -m soak tests/integration/test_snapshot.py tests/integration/test_snapshot_log.py tests/integration/test_snapshot_signals.py \
 		tests/integration/test_snapshot_cluster.py tests/integration/test_snapshot_moment.py tests/integration/test_snapshot_limits.py \
 		tests/integration/test_snapshot_torture.py $(PYTEST_ARGS)
 	for server in mysql97 mysql56 mariadb; do for mode in keyed consistent; do \

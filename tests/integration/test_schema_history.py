@@ -382,6 +382,7 @@ def test_tables_that_are_alike_share_their_columns(server: Server) -> None:
     catalog = CatalogTables(SourceConfig(address=server.address, username="root"))
     snapshot = catalog.snapshot()
     catalog.close()
+    server.execute("DROP DATABASE tenant1", "DROP DATABASE tenant2")
     record = snapshot_record("server#1", 1.0, snapshot, 0)
     place = place_of(snapshot.journal_name, snapshot.position)
     history = load_history([record], "server#1", place)

@@ -377,17 +377,18 @@ def test_beside_writers_it_is_one_place_of_the_log(
 
 
 @pytest.mark.parametrize("server", ["mysql56"], indirect=True)
-@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("waits", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_a_read_view_has_all_that_lies_before_its_place(
     server: Server, database: None, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what is in the log, but is not committed in InnoDB yet, when the view is opened: MySQL
-    5.6 counts it as executed. Who does not wait for it is found out."""
+    5.6 counts it as executed. Who does not wait for it is found out, sooner or later: that depends
+    on the machine."""
     if waits:
         assert wrong_views(server) == 0
         return
     monkeypatch.setattr(PendingCommits, "wait", lambda self: None)
-    assert any(wrong_views(server) for _ in range(20))
+    assert any(wrong_views(server) for _ in range(200))
 
 
 def wrong_views(server: Server) -> int:

@@ -352,6 +352,8 @@ class Simulation:
 
     async def reset_server(self) -> None:
         await asyncio.sleep(1.0)  # no two logs have a file of one name and one second
+        while int(EPOCH_S + self._now()) <= self._master.files[-1].created_s:
+            await asyncio.sleep(0.1)
         self._logs_gone = self._was_reset = True
         self._master.reset()
 
