@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,8 +15,9 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 class SourceConfig(Section):
     """Settings of [instance.source], where events come from: a live server (`address`) or local
-    binlog files (`files`)."""
+    binlog files (`files`). `section`: what messages call them."""
 
+    section: ClassVar[str] = "source"
     address: str = ""
     standby: tuple[str, ...] = ()  # other servers with the same data, to go on at
     files: tuple[FilePath, ...] = ()

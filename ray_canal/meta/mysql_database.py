@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ray_canal.config import MetaConfig, SourceConfig
 from ray_canal.errors import (
@@ -24,6 +24,10 @@ from ray_canal.errors import (
 from ray_canal.source.connection import connect, query
 
 T = TypeVar("T")
+
+
+class _Login(SourceConfig):
+    section: ClassVar[str] = "meta"
 
 
 class MetaDatabase:
@@ -44,7 +48,7 @@ class MetaDatabase:
             "read_timeout_s": config.timeout_s,
             "tls": config.tls,
         }
-        self._login = SourceConfig.model_validate(login)
+        self._login = _Login.model_validate(login)
         self._connection: Any = None
         try:
             self._prepare(tables)
@@ -118,7 +122,7 @@ class MetaDatabase:
                 connection.close()
 
     def _explained(self, error: CanalError) -> str:
-        text = str(error).replace("source.", "meta.")
+        text = str(error)
         if isinstance(error, PrivilegeMissing):
             text = text.partition("; run:")[0] + (
                 f"; run: GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON {self._database}.* TO "

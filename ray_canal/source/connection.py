@@ -69,6 +69,7 @@ def connect(config: SourceConfig) -> Any:
                 connect_timeout=max(1, round(config.connect_timeout_s)),
                 read_timeout=max(1, round(config.read_timeout_s)),
                 write_timeout=max(1, round(config.read_timeout_s)),
+                section=config.section,
                 **_tls(config),
             )
         except (
@@ -78,7 +79,8 @@ def connect(config: SourceConfig) -> Any:
     if config.tls.mode not in ("disabled", "preferred") and not is_encrypted(connection):
         connection.close()
         raise ConnectionLost(
-            f"{_who(config)}: the server offers no TLS, and source.tls.mode is {config.tls.mode!r}"
+            f"{_who(config)}: the server offers no TLS, and {config.section}.tls.mode is "
+            f"{config.tls.mode!r}"
         )
     return connection
 
@@ -88,7 +90,12 @@ _CLEARTEXT = (b"mysql_clear_password", b"dialog")
 
 class _Connection(Connection):  # type: ignore[misc]
     """PyMySQL's, but that it loads no authorities where none is asked for (20 ms of CPU), and sends
-    no password in clear text over a connection that is not encrypted, whoever asks for it."""
+    no password in clear text over a connection that is not encrypted, whoever asks for it.
+    `section`: of the configuration."""
+
+    def __init__(self, section: str, **settings: Any) -> None:
+        self._section = section
+        super().__init__(**settings)
 
     def _create_ssl_ctx(self, given: Any) -> ssl.SSLContext:
         return given if isinstance(given, ssl.SSLContext) else _unverified()
@@ -99,7 +106,7 @@ class _Connection(Connection):  # type: ignore[misc]
             raise AuthenticationFailed(
                 f"MySQL at {self.host}:{self.port} asks for the password in clear text "
                 f"({plugin_name.decode()}), and the connection is not encrypted; set "
-                'source.tls.mode = "verify_identity" (or "verify_ca", "required")'
+                f'{self._section}.tls.mode = "verify_identity" (or "verify_ca", "required")'
             )
         return super()._process_auth(plugin_name, *exchange)
 
@@ -151,8 +158,8 @@ def server_error(
     who = _who(config)
     if code in _AUTHENTICATION and not logged_in:
         return AuthenticationFailed(
-            f"{who}: {text} ({code}); check source.username and source.password, and that this "
-            "host may log in as that user"
+            f"{who}: {text} ({code}); check {config.section}.username and "
+            f"{config.section}.password, and that this host may log in as that user"
         )
     if code in _PRIVILEGE or code in _AUTHENTICATION:
         return PrivilegeMissing(f"{who}: {text} ({code}); {grant_advice(config.username)}")
@@ -230,7 +237,7 @@ def _tls(config: SourceConfig) -> dict[str, Any]:
         return {"ssl_disabled": True}
     if tls.mode == "preferred" and not (tls.ca or tls.cert):
         return {}
-    return {"ssl": tls_context(tls, "source.tls")}
+    return {"ssl": tls_context(tls, f"{config.section}.tls")}
 
 
 def tls_context(tls: TlsConfig, key: str) -> ssl.SSLContext | None:

@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pymysql.err import DataError, IntegrityError, MySQLError
@@ -46,6 +46,10 @@ _POISON = {1048, 1062, 1264, 1265, 1292, 1366, 1406, 1416, 3140, 3819, 4025, 169
 _SCHEMA = {1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101}
 
 
+class _Login(SourceConfig):
+    section: ClassVar[str] = "mirror"
+
+
 class MySqlDatabase(SqlDatabase):
     """A `Database` of port.py."""
 
@@ -62,7 +66,7 @@ class MySqlDatabase(SqlDatabase):
 
     def connect(self) -> None:
         config = self._config
-        login = SourceConfig.model_validate(
+        login = _Login.model_validate(
             {
                 "address": config.address,
                 "username": config.username,
@@ -74,8 +78,7 @@ class MySqlDatabase(SqlDatabase):
         try:
             self._connection = connect(login)
         except CanalError as error:
-            text = str(error).replace("source.", "mirror.")
-            raise SinkError(f"target: {text}", "retry" if error.retryable else "fatal") from None
+            raise SinkError(f"target: {error}", "retry" if error.retryable else "fatal") from None
         self._delete_first.clear()
         self._run(_SESSION)
         if config.senders > 1:  # else one waits for keys that another looked for and did not find
