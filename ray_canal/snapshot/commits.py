@@ -22,7 +22,8 @@ _PREPARED = re.compile(r"TRANSACTION (\d+), ACTIVE \(PREPARED\)")
 _CUT = "... truncated..."
 """Text of the status in place of transactions that were too many for it."""
 _PAUSE_S = 0.005
-_LIMIT_S = 10.0
+LIMIT_S = 10.0
+"""A transaction that is listed is waited for so long."""
 _HIDES = {"innodb_support_xa": "OFF", "innodb_status_output_locks": "ON"}
 """With these, a transaction that is written may be no prepared one, or may be left out."""
 
@@ -45,6 +46,22 @@ def version_of(catalog: Catalog) -> tuple[int, int]:
     return int(first), int(second)
 
 
+def wait_until_ended(
+    listed: Callable[[], frozenset[str] | None], late: Callable[[frozenset[str] | None], str]
+) -> None:
+    """Return when none of the transactions that are `listed` now is so any more (None: there are
+    more than can be listed). Raises ConnectionLost, with what `late` says of those that are left:
+    they stay so."""
+    deadline = time.monotonic() + LIMIT_S
+    left = listed()
+    while left is None or left:
+        if time.monotonic() > deadline:
+            raise ConnectionLost(late(left))
+        time.sleep(_PAUSE_S)
+        now = listed()
+        left = now if left is None or now is None else left & now
+
+
 class PendingCommits:
     """The transactions of one MySQL server that its log may have and that do not show yet."""
 
@@ -63,20 +80,16 @@ class PendingCommits:
     def wait(self) -> None:
         """Return when all that the log has now shows. Raises PrivilegeMissing; ConnectionLost:
         something does not, and stays so."""
-        deadline = time.monotonic() + _LIMIT_S
-        left = self._prepared()
-        while left is None or left:
-            if time.monotonic() > deadline:
-                names = "too many to be listed" if left is None else ", ".join(sorted(left))
-                raise ConnectionLost(
-                    f"MySQL at {self._config.address}: InnoDB's transactions that are prepared "
-                    f"({names}) have not been committed for {_LIMIT_S:.0f} s; look at XA RECOVER"
-                )
-            time.sleep(_PAUSE_S)
-            now = self._prepared()
-            left = now if left is None or now is None else left & now
+        wait_until_ended(self._prepared, self._late)
 
-    def _prepared(self) -> set[str] | None:
+    def _late(self, left: frozenset[str] | None) -> str:
+        names = "too many to be listed" if left is None else ", ".join(sorted(left))
+        return (
+            f"MySQL at {self._config.address}: InnoDB's transactions that are prepared ({names}) "
+            f"have not been committed for {LIMIT_S:.0f} s; look at XA RECOVER"
+        )
+
+    def _prepared(self) -> frozenset[str] | None:
         """Return InnoDB's names of what is prepared now. None: it does not list all."""
         try:
             [row] = self._ask(_STATUS)
@@ -88,4 +101,4 @@ class PendingCommits:
             ) from error
         status = row["Status"]
         text = status.decode("utf-8", "replace") if isinstance(status, bytes) else str(status)
-        return None if _CUT in text else set(_PREPARED.findall(text))
+        return None if _CUT in text else frozenset(_PREPARED.findall(text))

@@ -6,18 +6,11 @@ which has none. So between the two a row is read as it was before, behind its ne
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 from ray_canal.config import SourceConfig
-from ray_canal.errors import ConnectionLost, PrivilegeMissing, SourceError
+from ray_canal.errors import PrivilegeMissing, SourceError
+from ray_canal.snapshot.commits import LIMIT_S, Ask, wait_until_ended
 
 _OWN = "Com_xa_recover"
-_PAUSE_S = 0.005
-_LIMIT_S = 10.0
-
-Ask = Callable[[str], list[dict[str, Any]]]
 
 
 class PreparedTransactions:
@@ -51,16 +44,14 @@ class PreparedTransactions:
     def wait(self) -> None:
         """Return when none of those that are prepared now is so any more. Raises ConnectionLost:
         one is, and stays so."""
-        left, deadline = self.now(), time.monotonic() + _LIMIT_S
-        while left:
-            if time.monotonic() > deadline:
-                raise ConnectionLost(
-                    f"MySQL at {self._config.address}: {len(left)} XA transactions have been "
-                    f"prepared for {_LIMIT_S:.0f} s, and what they changed cannot be read before "
-                    "they end; look at XA RECOVER"
-                )
-            time.sleep(_PAUSE_S)
-            left &= self.now()
+        wait_until_ended(self.now, self._late)
+
+    def _late(self, left: frozenset[str] | None) -> str:
+        return (
+            f"MySQL at {self._config.address}: {len(left or ())} XA transactions have been "
+            f"prepared for {LIMIT_S:.0f} s, and what they changed cannot be read before they end; "
+            "look at XA RECOVER"
+        )
 
 
 def not_seen(config: SourceConfig) -> PrivilegeMissing:

@@ -69,7 +69,7 @@ def test_a_list_that_is_cut_says_nothing() -> None:
 
 
 def test_what_stays_prepared_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "_LIMIT_S", 0.0)
+    monkeypatch.setattr(commits, "LIMIT_S", 0.0)
     pending, _ = asked([status(11, 7)] * 9)
     with pytest.raises(ConnectionLost, match=r"prepared \(11, 7\).*XA RECOVER"):
         pending.wait()

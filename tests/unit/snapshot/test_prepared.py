@@ -8,7 +8,7 @@ import pytest
 
 from ray_canal.config import SourceConfig
 from ray_canal.errors import ConnectionLost, PrivilegeMissing, SourceError
-from ray_canal.snapshot import prepared
+from ray_canal.snapshot import commits
 from ray_canal.snapshot.prepared import PreparedTransactions
 
 SOURCE = SourceConfig(address="db:3306", username="canal")
@@ -42,7 +42,7 @@ def test_what_is_prepared_later_is_not_waited_for() -> None:
 
 
 def test_what_stays_prepared_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "_LIMIT_S", 0.0)
+    monkeypatch.setattr(commits, "LIMIT_S", 0.0)
     waiting = PreparedTransactions(SOURCE, Server("", "ab", "b"), is_mariadb=True)
     with pytest.raises(ConnectionLost, match="2 XA transactions have been prepared"):
         waiting.wait()
