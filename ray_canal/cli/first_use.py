@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import typer
+
+from ray_canal.cache_folder import cache_folder
 
 
 def tell_of_first_use() -> None:
     """Print that kernels are compiled first, if none have been on this machine."""
-    root = os.environ.get("RAY_CANAL_CACHE_DIR")
-    folder = (Path(root) if root else Path.home() / ".cache" / "ray_canal") / "kernels"
+    folder = cache_folder() / "kernels"
     if not folder.is_dir():
         typer.echo(
             "first use on this machine: kernels are compiled for it, which takes a minute or two "

@@ -21,6 +21,7 @@ import pyspark
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
+from ray_canal.cache_folder import cache_folder
 from ray_canal.errors import CanalError
 
 SOURCES = Path(__file__).parent / "java"
@@ -55,9 +56,7 @@ def _place(home: Path) -> Path:
     digest = hashlib.sha256(_version(home).encode())
     for path in _sources():
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    root = os.environ.get("RAY_CANAL_CACHE_DIR")
-    base = Path(root) if root else Path.home() / ".cache" / "ray_canal"
-    return base / "spark" / f"ray_canal-{digest.hexdigest()[:20]}.jar"
+    return cache_folder() / "spark" / f"ray_canal-{digest.hexdigest()[:20]}.jar"
 
 
 def _sources() -> list[Path]:

@@ -32,6 +32,7 @@ PACKAGE = ROOT / "ray_canal"
 MAY_IMPORT = {
     # room or top module: the rooms below it that it may use. An arrow only points down.
     "errors": "",
+    "cache_folder": "",
     "malloc": "",
     "logs": "",
     "config": "errors filter",
@@ -66,12 +67,13 @@ MAY_IMPORT = {
     "migration": "errors config",
     "dead_letters": "errors config model views meta",
     "redrive": "errors config model binlog schema meta views dead_letters",
-    "spark": "errors malloc config model views actors client sinks file_parts __init__",
+    "spark": "errors malloc cache_folder config model views actors client sinks file_parts "
+    "__init__",
     "render": "errors config model views client offline",
     "demo": "errors config model client offline spark render __init__",
     "verify": "errors config filter model kernels types binlog views schema source offline",
-    "cli": "logs errors malloc config model views source meta destination client offline render "
-    "demo spark __init__ redrive migration sinks snapshot verify console flight",
+    "cli": "logs errors malloc cache_folder config model views source meta destination client "
+    "offline render demo spark __init__ redrive migration sinks snapshot verify console flight",
     "warm": "config model kernels binlog schema snapshot source views demo",
     "__init__": "config model client console datasets dead_letters flight offline sinks snapshot "
     "spark views",
