@@ -13,12 +13,16 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any
 
-from benchmarks.e2e.systems import debezium_libraries, java
+from benchmarks.e2e.systems import PEERS, debezium_libraries, java
 from tests.servers import Server, start
 
 FOLDER = Path(__file__).parent / "golden" / "debezium"
 LAST = "the last one"
 _LOG = "mysql-bin.000001"
+_SETTINGS = (
+    "topic.prefix=p", "database.include.list=d,my db", "tombstones.on.delete=true",
+    "converter.schemas.enable=true", "include.schema.changes=false",
+)  # fmt: skip
 _OPTIONS = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}  # else it asks by GTIDs
 
 
@@ -47,9 +51,9 @@ def record(server: Server, folder: Path) -> None:
     shutil.copy(server.datadir / _LOG, FOLDER / _LOG)
     server.execute("CREATE TABLE d.last (v VARCHAR(20))", f"INSERT INTO d.last VALUES ('{LAST}')")
     libraries = debezium_libraries()
-    command = [java(), "-cp", f"{libraries}/*", str(FOLDER / "Print.java")]
+    command = [java(), "-cp", f"{libraries}/*", str(PEERS / "Embedded.java")]
     with subprocess.Popen(
-        [*command, str(server.port), str(folder)],
+        [*command, str(server.port), "print", str(folder), *_SETTINGS],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -36,9 +36,8 @@ CREATE TABLE predicate.one (
 
 @pytest.fixture(scope="module")
 def predicate_schema(mysql97: Server) -> Any:
-    mysql97.execute("DROP DATABASE IF EXISTS predicate", "CREATE DATABASE predicate")
-    yield
-    mysql97.execute("DROP DATABASE predicate")
+    with mysql97.with_database("predicate"):
+        yield
 
 
 @pytest.mark.usefixtures("predicate_schema")

@@ -65,9 +65,8 @@ def rows_of(server: Server, tables: str, **options: Any) -> dict[str, list[dict[
 
 @pytest.fixture
 def database(server: Server) -> Iterator[None]:
-    server.execute("drop database if exists snap", "create database snap")
-    yield
-    server.execute("drop database snap")
+    with server.with_database("snap"):
+        yield
 
 
 def images(chunk: DecodedChunk) -> dict[str, list[tuple[pa.StructScalar, list[tuple[str, bool]]]]]:

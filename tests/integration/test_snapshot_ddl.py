@@ -18,9 +18,8 @@ from tests.servers import Server
 
 @pytest.fixture
 def altered(server: Server) -> Iterator[Server]:
-    server.execute("drop database if exists altered", "create database altered")
-    yield server
-    server.execute("drop database altered")
+    with server.with_database("altered"):
+        yield server
 
 
 def test_a_table_that_gets_the_name_meanwhile_is_not_read_for_it(altered: Server) -> None:

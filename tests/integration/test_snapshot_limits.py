@@ -34,9 +34,8 @@ LONG = 64 * MIB
 
 @pytest.fixture
 def limits(server: Server) -> Iterator[Server]:
-    server.execute("drop database if exists limits", "create database limits")
-    yield server
-    server.execute("drop database limits")
+    with server.with_database("limits"):
+        yield server
 
 
 def test_as_many_columns_as_innodb_has(limits: Server) -> None:

@@ -218,6 +218,13 @@ class Server:
             self.execute(f"SET GLOBAL {name}={before}")
 
     @contextlib.contextmanager
+    def with_database(self, name: str) -> Iterator[Server]:
+        """An empty database inside the `with` block, whatever a run that erred has left of it."""
+        self.execute(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
+        yield self
+        self.execute(f"DROP DATABASE {name}")
+
+    @contextlib.contextmanager
     def without_row_metadata(self) -> Iterator[None]:
         """TABLE_MAP events without column names inside the `with` block, on every kind."""
         if self.kind == "mysql56":  # it knows of none
