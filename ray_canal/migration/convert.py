@@ -26,9 +26,16 @@ from ray_canal.migration.keys import (
     Verdict,
     find,
     is_harmless,
+    queue_keys,
 )
-from ray_canal.migration.properties import Properties, destination_of, instance_files, read
-from ray_canal.migration.queues import MODES, queue_sink
+from ray_canal.migration.properties import (
+    Properties,
+    destination_of,
+    flag,
+    instance_files,
+    read,
+)
+from ray_canal.migration.queues import MODES, ROCKET_MODE, queue_sink
 
 Tree = dict[str, Any]
 
@@ -92,7 +99,11 @@ def import_canal(
             f"{canal} names no destination (canal.destinations), and no folder next to it has an "
             "instance.properties; name the instances' files on the command line"
         )
-    found = [*_said("canal.properties", server, SERVER_KEYS), *_unknown("canal.properties", server)]
+    mode = server.get("canal.serverMode").lower()
+    found = [
+        *_said("canal.properties", server, _server_keys(mode)),
+        *_unknown("canal.properties", server),
+    ]
     tree: Tree = {}
     backends = set()
     trees: list[Tree] = []
@@ -106,14 +117,15 @@ def import_canal(
         tree_of_one = _instance(name, properties, spring == "local-instance.xml", found)
         tree_of_one["time_zone"] = _time_zone(name, time_zone, found)
         trees.append(tree_of_one)
-        if (mode := server.get("canal.serverMode").lower()) in MODES:
+        if mode in MODES:
             said: list[tuple[str, str]] = []
             sinks.append(queue_sink(mode, name, properties, said))
             found += [ImportNote(name, key, text) for key, text in said]
+            found += _said(name, properties, queue_keys(mode))
         found += _said(name, properties, INSTANCE_KEYS)
         found += _unknown(name, Properties(own))
     tree["meta"] = _meta(server, backends)
-    if not _flag(server, "canal.withoutNetty"):
+    if mode not in MODES and not flag(server, "canal.withoutNetty"):
         tree["server"] = _server(server, found)
     tree["instance"] = trees
     if sinks:
@@ -133,6 +145,13 @@ def _without_repeats(found: Iterable[ImportNote]) -> list[ImportNote]:
         ImportNote(", ".join(named), key, text, refused)
         for (key, text, refused), named in origins.items()
     ]
+
+
+def _server_keys(mode: str) -> list[Key]:
+    """Return the keys of canal.properties whose values are looked at. RocketMQ's
+    sink has a use for those of Alibaba's cloud."""
+    is_rocket = mode == ROCKET_MODE
+    return [key for key in SERVER_KEYS if not (is_rocket and key.name.startswith("canal.aliyun."))]
 
 
 def _said(origin: str, properties: Properties, scope: Sequence[Key]) -> list[ImportNote]:
@@ -163,13 +182,6 @@ def _unknown(origin: str, properties: Properties) -> list[ImportNote]:
 
 
 # --- values ------------------------------------------------------------------------------------
-
-
-def _flag(properties: Properties, key: str, default: str = "false") -> bool:
-    text = (properties.get(key) or default).lower()
-    if text not in ("true", "false"):
-        raise ConfigError(f"{key} = {text!r}: expected true or false")
-    return text == "true"
 
 
 def _number(properties: Properties, key: str) -> int:
@@ -257,7 +269,7 @@ def _text(properties: Properties, key: str) -> str:
 
 
 def _on_purged(properties: Properties, key: str) -> str:
-    return "latest" if _flag(properties, key) else "fail"
+    return "latest" if flag(properties, key) else "fail"
 
 
 _SIMPLE: tuple[tuple[str, str, str, _Read], ...] = (
@@ -267,19 +279,19 @@ _SIMPLE: tuple[tuple[str, str, str, _Read], ...] = (
     ("store", "buffer_size", "canal.instance.memory.buffer.size", _number),
     ("store", "memunit_bytes", "canal.instance.memory.buffer.memunit", _number),
     ("store", "batch_mode", "canal.instance.memory.batch.mode", _text),
-    ("store", "ddl_isolation", "canal.instance.get.ddl.isolation", _flag),
+    ("store", "ddl_isolation", "canal.instance.get.ddl.isolation", flag),
     ("store", "transaction_size", "canal.instance.transaction.size", _number),
     *(
-        ("filter", name.replace(".", "_"), f"canal.instance.filter.{name}", _flag)
+        ("filter", name.replace(".", "_"), f"canal.instance.filter.{name}", flag)
         for name in EVENT_FILTERS
     ),
-    ("source", "detect", "canal.instance.detecting.enable", _flag),
+    ("source", "detect", "canal.instance.detecting.enable", flag),
     ("source", "detect_sql", "canal.instance.detecting.sql", _text),
     ("source", "detect_interval_s", "canal.instance.detecting.interval.time", _number),
     ("source", "detect_failures", "canal.instance.detecting.retry.threshold", _number),
     ("source", "fallback_s", "canal.instance.fallbackIntervalInSeconds", _number),
     ("source", "on_purged", "canal.auto.reset.latest.pos.mode", _on_purged),
-    ("tsdb", "enable", "canal.instance.tsdb.enable", _flag),
+    ("tsdb", "enable", "canal.instance.tsdb.enable", flag),
     ("tsdb", "snapshot_interval_hours", "canal.instance.tsdb.snapshot.interval", _number),
     ("tsdb", "snapshot_expire_hours", "canal.instance.tsdb.snapshot.expire", _number),
 )
@@ -289,14 +301,14 @@ _SIMPLE: tuple[tuple[str, str, str, _Read], ...] = (
 def _instance(name: str, properties: Properties, is_local: bool, found: list[ImportNote]) -> Tree:
     """One destination."""
     tree: Tree = {"destination": name}
-    if not _flag(properties, "canal.instance.parser.parallel", "true"):
+    if not flag(properties, "canal.instance.parser.parallel", "true"):
         tree["decoders"] = 0
     elif properties.get("canal.instance.parser.parallelThreadSize"):
         tree["decoders"] = _number(properties, "canal.instance.parser.parallelThreadSize")
     lazy = f"canal.instance.{name}.lazy"
     if lazy not in properties.values:
         lazy = "canal.instance.global.lazy"
-    if _flag(properties, lazy):
+    if flag(properties, lazy):
         tree["runs"] = "once_subscribed"
     source = _files(name, properties) if is_local else _live(name, properties, found)
     tree["source"] = source
@@ -345,7 +357,7 @@ def _live(name: str, properties: Properties, found: list[ImportNote]) -> Tree:
     if standby:
         source["standby"] = [standby]
         automatic = f"{prefix}detecting.heartbeatHaEnable"
-        if not _flag(properties, automatic):
+        if not flag(properties, automatic):
             text = "a standby is switched to by itself here; if that is not wanted, take it out"
             found.append(ImportNote(name, automatic, text))
     if properties.get(f"{prefix}dbUsername"):
@@ -368,13 +380,13 @@ def _files(name: str, properties: Properties) -> Tree:
     folder = properties.get("canal.instance.parser.directory")
     if not folder:
         raise ConfigError(f"{name}: local-instance.xml needs canal.instance.parser.directory")
-    return {"files": [folder], "follow": _flag(properties, "canal.instance.parser.needWait")}
+    return {"files": [folder], "follow": flag(properties, "canal.instance.parser.needWait")}
 
 
 def _start(source: Tree, properties: Properties, found: list[ImportNote]) -> None:
     """Return where it starts without a cursor, in Canal's order: GTID set, place, time, the end."""
     prefix = "canal.instance.master."
-    is_gtid = _flag(properties, "canal.instance.gtidon")
+    is_gtid = flag(properties, "canal.instance.gtidon")
     if properties.get("canal.instance.gtidon"):
         source["gtid"] = is_gtid
     gtid_set, journal = properties.get(f"{prefix}gtid"), properties.get(f"{prefix}journal.name")

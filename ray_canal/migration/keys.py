@@ -44,11 +44,28 @@ _QUEUE = (
     "of message queues there are Kafka, RabbitMQ and RocketMQ; programs read by TCP, Python, Spark"
 )
 _SINK = "with canal.serverMode = kafka, rabbitMQ or rocketMQ: a [[sink]] of that type"
+_FIRST = "of 1.1.4; before the later keys, as in Canal"
+_REPEATED = "a sink sends again until the broker has confirmed"
+_TRACE = "there is no message trace"
+_KERBEROS = (
+    "the Kafka client from PyPI has no Kerberos: with one that is built with libsasl2 give "
+    "sink.kafka.properties sasl.mechanism = GSSAPI"
+)
 _JKS = "PEM files take the place of Java keystores: export them (`keytool -exportcert -rfc`)"
 _RDS = "binlogs archived by Alibaba's RDS are not downloaded; fetch them and read them as files"
 _HEALTH = "where there is a standby, it is always on; the connection has its own heartbeat besides"
 _PLACE = "the place on a standby is found by GTIDs, commit times or rows"
 _SECRET = "written as a reference to an environment variable, never in clear"
+
+OF_KAFKA_1_1_4 = {
+    "acks": "acks", "compressionType": "compression.type", "batchSize": "batch.size",
+    "lingerMs": "linger.ms", "maxRequestSize": "max.request.size",
+}  # fmt: skip
+"""Keys behind `canal.mq.` of Canal 1.1.4 and earlier, and Kafka's."""
+OF_RABBITMQ_1_1_4 = {
+    "vhost": "virtual.host", "exchange": "exchange", "username": "username",
+    "password": "password",
+}  # fmt: skip
 
 SERVER_KEYS = (
     Key("canal.id", LEFT, note="Canal itself no longer reads it"),
@@ -64,7 +81,9 @@ SERVER_KEYS = (
         f"{_RAY}; cursors live where [meta] says, not in ZooKeeper"
     )),
     Key("canal.zookeeper.flush.period", LEFT, note="an ack is durable when it returns"),
-    Key("canal.withoutNetty", MAPPED, "server", "true: no [server] section, no port"),
+    Key("canal.withoutNetty", MAPPED, "server", (
+        "true, or a canal.serverMode of message queues: no [server] section, no port"
+    )),
     Key(
         "canal.serverMode",
         REFUSED,
@@ -221,12 +240,63 @@ INSTANCE_KEYS = (
 """Keys of instance.properties; in canal.properties they are defaults for all instances."""
 
 QUEUE_KEYS = (
-    Key("canal.mq.*", MAPPED, "sink.routing", _SINK),
-    Key("kafka.*", MAPPED, "sink.kafka.properties", _SINK),
-    Key("rocketmq.*", MAPPED, "sink.rocketmq", _SINK),
-    Key("rabbitmq.*", MAPPED, "sink.rabbitmq", _SINK),
+    Key("canal.mq.topic", MAPPED, "sink.routing.topic", _SINK),
+    Key("canal.mq.dynamicTopic", MAPPED, "sink.routing.dynamic_topic"),
+    Key("canal.mq.partition", MAPPED, "sink.routing.partition"),
+    Key("canal.mq.partitionsNum", MAPPED, "sink.routing.partitions"),
+    Key("canal.mq.partitionHash", MAPPED, "sink.routing.partition_hash"),
+    Key("canal.mq.dynamicTopicPartitionNum", MAPPED, "sink.routing.dynamic_topic_partitions"),
+    Key("canal.mq.enableDynamicQueuePartition", NOTICE, harmless=("false",), note=(
+        "a topic is not asked how many queues it has: sink.routing.partitions says it"
+    )),
+    Key("canal.mq.database.hash", MAPPED, "sink.routing.database_hash"),
+    Key("canal.mq.flatMessage", MAPPED, "sink.message.format", "false: protobuf"),
+    Key("canal.mq.servers", MAPPED, "sink", f"the address of the mode's servers, {_FIRST}"),
+    *(
+        Key(f"canal.mq.{old}", MAPPED, "sink.kafka.properties", f"{new}, {_FIRST}")
+        for old, new in OF_KAFKA_1_1_4.items()
+    ),
+    Key("canal.mq.properties.*", MAPPED, "sink.kafka.properties"),
+    *(
+        Key(f"canal.mq.{old}", MAPPED, "sink.rabbitmq", f"rabbitmq.{new}, of 1.1.4")
+        for old, new in OF_RABBITMQ_1_1_4.items()
+    ),
+    Key("canal.mq.namespace", MAPPED, "sink.rocketmq.namespace", _FIRST),
+    Key("canal.mq.canalBatchSize", LEFT, note="sink.batch_size says how much a commit has"),
+    Key("canal.mq.canalGetTimeout", LEFT, note="changes are sent as they come"),
+    *(
+        Key(f"canal.mq.{name}", LEFT, note="messages are rendered and sent as batches")
+        for name in ("send.thread.size", "build.thread.size", "parallelThreadSize")
+    ),
+    *(
+        Key(f"canal.mq.{name}", LEFT, note=_REPEATED)
+        for name in ("retries", "bufferMemory", "producerGroup")
+    ),
+    Key("canal.mq.transaction", LEFT, note="sink.kafka.transactional is true"),
+    *(
+        Key(name, NOTICE, harmless=(harmless,) if harmless else (), note=_TRACE)
+        for name, harmless in (
+            ("canal.mq.accessChannel", "local"), ("canal.mq.enableMessageTrace", "false"),
+            ("canal.mq.customizedTraceTopic", ""), ("rocketmq.enable.message.trace", "false"),
+            ("rocketmq.customized.trace.topic", ""),
+        )
+    ),
+    Key("canal.mq.aliyunuid", NOTICE, note=(
+        "Alibaba's signed logins are not made: give sink.rabbitmq a username and a password"
+    )),
+    Key("canal.mq.kafka.kerberos.enable", REFUSED, note=_KERBEROS, harmless=("false",)),
+    Key("canal.mq.kafka.kerberos.*", LEFT, note=_KERBEROS),
+    Key("kafka.kerberos.enable", REFUSED, note=_KERBEROS, harmless=("false",)),
+    Key("kafka.kerberos.*", LEFT, note=_KERBEROS),
+    Key("kafka.*", MAPPED, "sink.kafka.properties"),
+    Key("rocketmq.namesrv.addr", MAPPED, "sink.rocketmq.address"),
+    Key("rocketmq.namespace", MAPPED, "sink.rocketmq.namespace"),
+    Key("rocketmq.tag", MAPPED, "sink.rocketmq.tag"),
+    Key("rocketmq.*", LEFT, note=_REPEATED),
+    Key("rabbitmq.*", MAPPED, "sink.rabbitmq"),
     Key("pulsarmq.*", LEFT, note=_QUEUE),
-)
+)  # fmt: skip
+"""Keys of message queues, wherever they stand. Those that begin with a mode's name are its own."""
 
 KEYS: tuple[Key, ...] = (*SERVER_KEYS, *INSTANCE_KEYS, *QUEUE_KEYS)
 
@@ -244,6 +314,11 @@ def find(name: str) -> Key | None:
     if exact is not None:
         return exact
     return next((key for pattern, key in _PATTERNS if pattern.fullmatch(name)), None)
+
+
+def queue_keys(mode: str) -> tuple[Key, ...]:
+    """Return the lines of a mode of message queues: what all have, and its own."""
+    return tuple(key for key in QUEUE_KEYS if key.name.startswith(("canal.mq.", f"{mode}.")))
 
 
 def is_harmless(key: Key, value: str) -> bool:

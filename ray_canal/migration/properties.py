@@ -68,6 +68,15 @@ class Properties:
         return text
 
 
+def flag(properties: Properties, key: str, default: str = "false") -> bool:
+    """Return a key's value, which is `default` where it is left out. Raises ConfigError: it is
+    neither true nor false."""
+    text = (properties.get(key) or default).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{key} = {text!r}: expected true or false")
+    return text == "true"
+
+
 def destination_of(path: Path) -> str:
     """The destination whose file this is: Canal takes the folder's name (conf/NAME/…)."""
     return path.resolve().parent.name if path.name == INSTANCE_FILE else path.stem

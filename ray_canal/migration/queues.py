@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ray_canal.errors import ConfigError
-from ray_canal.migration.properties import Properties
+from ray_canal.migration.keys import OF_KAFKA_1_1_4, OF_RABBITMQ_1_1_4
+from ray_canal.migration.properties import Properties, flag
 
 Tree = dict[str, Any]
 Said = list[tuple[str, str]]
@@ -13,7 +14,12 @@ Said = list[tuple[str, str]]
 
 KAFKA_MODE, RABBIT_MODE, ROCKET_MODE = "kafka", "rabbitmq", "rocketmq"
 MODES = (KAFKA_MODE, RABBIT_MODE, ROCKET_MODE)
-RABBIT_PASSWORD = "env:RABBITMQ_PASSWORD"
+_SERVERS = "canal.mq.servers"
+_RABBIT_PASSWORD = "RABBITMQ_PASSWORD"
+_ROCKET_KEYS = {
+    "access_key": ("canal.aliyun.accessKey", "ROCKETMQ_ACCESS_KEY"),
+    "secret_key": ("canal.aliyun.secretKey", "ROCKETMQ_SECRET_KEY"),
+}
 _RABBIT = {
     "address": "host", "virtual_host": "virtual.host", "username": "username",
     "exchange": "exchange", "exchange_type": "deliveryMode", "queue": "queue",
@@ -36,6 +42,7 @@ _SAME = {
     "security.protocol", "sasl.mechanism", "request.timeout.ms",
 }  # fmt: skip
 _RENAMED = {"max.request.size": "message.max.bytes"}
+_ALL_ACKS = ("all", "-1")
 _NEEDLESS = {"retries", "max.in.flight.requests.per.connection", "buffer.memory"}
 _CLASSES = ("key.serializer", "value.serializer")
 
@@ -44,7 +51,7 @@ def queue_sink(mode: str, destination: str, properties: Properties, said: Said) 
     """Return the section that does what Canal's producer of a mode, one of MODES, does for a
     destination. What has to be known is added to `said`. Raises ConfigError: a value cannot be
     read."""
-    is_flat = properties.get("canal.mq.flatMessage").lower() != "false"
+    is_flat = flag(properties, "canal.mq.flatMessage", "true")
     return {
         "name": f"{destination}-{mode}",
         "destination": destination,
@@ -66,7 +73,7 @@ def _routing(mode: str, properties: Properties, said: Said) -> Tree:
             raise ConfigError(f"{canal} = {text!r}: expected a whole number")
         if text:
             routing[key] = int(text)
-    if properties.get("canal.mq.database.hash").lower() == "false":
+    if not flag(properties, "canal.mq.database.hash", "true"):
         routing["database_hash"] = False
     if mode == RABBIT_MODE and routing.pop("partition_hash", ""):
         said.append(("canal.mq.partitionHash", "RabbitMQ has no partitions; Canal ignores it, too"))
@@ -83,17 +90,19 @@ def _kafka(properties: Properties, said: Said) -> Tree:
 
 
 def _rabbitmq(properties: Properties, said: Said) -> Tree:
-    found: Tree = {
-        key: properties.get(f"rabbitmq.{canal}")
-        for key, canal in _RABBIT.items()
-        if properties.get(f"rabbitmq.{canal}")
-    }
-    found.setdefault("address", properties.get("canal.mq.servers"))
-    if not found["address"]:
+    found: Tree = {}
+    for key, name in _RABBIT.items():
+        value = properties.get(f"rabbitmq.{name}") or _old(properties, OF_RABBITMQ_1_1_4, name)
+        if value:
+            found[key] = value
+    address = properties.get(_SERVERS) or found.get("address", "")
+    if not address:
         raise ConfigError("canal.serverMode = rabbitMQ needs rabbitmq.host")
-    if properties.get("rabbitmq.password"):
-        found["password"] = RABBIT_PASSWORD
-        said.append(("rabbitmq.password", f"give it as {RABBIT_PASSWORD}"))
+    found["address"] = address
+    for name in ("rabbitmq.password", "canal.mq.password"):
+        if properties.get(name):
+            found["password"] = _secret(name, _RABBIT_PASSWORD, said)
+            break
     text = (
         "each message is confirmed by the broker before the log is acknowledged; one that no queue "
         "takes comes back and the sink waits (Canal loses it)"
@@ -103,7 +112,7 @@ def _rabbitmq(properties: Properties, said: Said) -> Tree:
 
 
 def _rocketmq(properties: Properties, said: Said) -> Tree:
-    servers = properties.get("rocketmq.namesrv.addr") or properties.get("canal.mq.servers")
+    servers = properties.get(_SERVERS) or properties.get("rocketmq.namesrv.addr")
     if not servers:
         raise ConfigError("canal.serverMode = rocketMQ needs rocketmq.namesrv.addr")
     found: Tree = {"address": f"{servers.split(';')[0].rpartition(':')[0]}:{_ROCKET_PORT}"}
@@ -113,8 +122,12 @@ def _rocketmq(properties: Properties, said: Said) -> Tree:
     )
     said.append(("rocketmq.namesrv.addr", text))
     for key in _ROCKET:
-        if properties.get(f"rocketmq.{key}"):
-            found[key] = properties.get(f"rocketmq.{key}")
+        value = properties.get(f"canal.mq.{key}") or properties.get(f"rocketmq.{key}")
+        if value:
+            found[key] = value
+    for key, (name, variable) in _ROCKET_KEYS.items():
+        if properties.get(name):
+            found[key] = _secret(name, variable, said)
     return found
 
 
@@ -123,19 +136,42 @@ _SECTIONS = {KAFKA_MODE: _kafka, RABBIT_MODE: _rabbitmq, ROCKET_MODE: _rocketmq}
 
 def _properties(properties: Properties, said: Said) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name in properties.values:
-        prefix = next((p for p in ("kafka.", "canal.mq.properties.") if name.startswith(p)), None)
-        if prefix is None or not (value := properties.get(name)):
+    for name, key in _kafka_keys(properties):
+        value = properties.get(name)
+        if not value or key.startswith("kerberos."):
             continue
-        key = name.removeprefix(prefix)
-        if key in _SAME or key in _RENAMED:
+        if key == "acks" and value not in _ALL_ACKS:
+            said.append((name, f"{value}: left out, idempotent producers have acks=all"))
+        elif key in _SAME or key in _RENAMED:
             found[_RENAMED.get(key, key)] = value
         elif key not in _NEEDLESS and key not in _CLASSES and value.lower() != "false":
             text = "not taken over: kafka.properties takes librdkafka's name for it"
             said.append((name, text))
-    if not found.get("bootstrap.servers"):
-        servers = properties.get("canal.mq.servers")
-        if not servers:
-            raise ConfigError("canal.serverMode = kafka needs kafka.bootstrap.servers")
-        found["bootstrap.servers"] = servers
+    servers = properties.get(_SERVERS) or found.get("bootstrap.servers", "")
+    if not servers:
+        raise ConfigError("canal.serverMode = kafka needs kafka.bootstrap.servers")
+    found["bootstrap.servers"] = servers
     return found
+
+
+def _kafka_keys(properties: Properties) -> list[tuple[str, str]]:
+    """Return Canal's keys and Kafka's; those of 1.1.4 come last, and so before others."""
+    found = [
+        (name, name.removeprefix(prefix))
+        for prefix in ("kafka.", "canal.mq.properties.")
+        for name in properties.values
+        if name.startswith(prefix)
+    ]
+    return found + [(f"canal.mq.{old}", key) for old, key in OF_KAFKA_1_1_4.items()]
+
+
+def _old(properties: Properties, old_keys: dict[str, str], name: str) -> str:
+    """Return the value of the key that stood for `name` in Canal 1.1.4."""
+    return next(
+        (properties.get(f"canal.mq.{old}") for old, key in old_keys.items() if key == name), ""
+    )
+
+
+def _secret(name: str, variable: str, said: Said) -> str:
+    said.append((name, f"not written in clear: put it into the variable {variable}"))
+    return f"env:{variable}"

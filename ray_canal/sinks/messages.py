@@ -99,9 +99,9 @@ class MessageMaker:
         return placed(events, found, [avro_keys(each, self._register) for each in events])
 
     def topic(self, name: str) -> str:
-        """The name that is sent to: Canal's producers put _ for the dots of topics that tables
-        name."""
-        if self.is_by_row or name == self._routing.topic:
+        """Return the name that is sent to. Canal's producers put _ for the dots of every topic as
+        soon as there is a dynamicTopic, also of the one for what no rule names."""
+        if self.is_by_row or self._config.format == "arrow" or not self._routing.dynamic_topic:
             return name
         return name.replace(".", "_")
 

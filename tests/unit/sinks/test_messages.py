@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from ray_canal.binlog.chunk import EVENT, ChunkLayout, DecodedChunk
-from ray_canal.config.queue import MessageConfig, RoutingConfig
+from ray_canal.config.queue import MessageConfig, MessageFormat, RoutingConfig
 from ray_canal.sinks.messages import MessageMaker, joined
 from ray_canal.views.routed import by_place
 
@@ -43,3 +44,24 @@ def test_ids_name_the_entry_and_rise_within_its_event() -> None:
         "2:b.000007:100:0:0:5.2",
         "2:b.000007:100:0:1:5",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "routing", "message", "sent_to"),
+    [
+        ("shop.canal", {}, "flat", "shop.canal"),
+        ("shop.canal", {"dynamic_topic": "t.a:shop.item"}, "flat", "shop_canal"),
+        ("t.a", {"dynamic_topic": "t.a:shop.item"}, "protobuf", "t_a"),
+        ("shop.canal", {"dynamic_topic": "t.a:shop.item"}, "arrow", "shop.canal"),
+        ("shop.canal.shop.item", {"dynamic_topic": "t.a:shop.item"}, "debezium",
+         "shop.canal.shop.item"),
+    ],
+)  # fmt: skip
+def test_dots_of_topics_are_what_canals_producers_make_of_them(
+    name: str, routing: dict[str, str], message: MessageFormat, sent_to: str
+) -> None:
+    """With canal.mq.dynamicTopic they put _ for the dots of every topic, canal.mq.topic's, too."""
+    maker = MessageMaker(
+        MessageConfig(format=message), RoutingConfig(topic="shop.canal", **routing)
+    )
+    assert maker.topic(name) == sent_to
