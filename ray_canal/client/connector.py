@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ray_canal.client.message import Message
+from ray_canal.client.port import Transport
 from ray_canal.client.session import ClientSession
-from ray_canal.client.transport import Transport
 from ray_canal.client.waiting import InThread, OnLoop, Waiting
 from ray_canal.destination.api import (
     DestinationApi,
@@ -28,10 +28,11 @@ from ray_canal.errors import BatchNotFound, CanalError, InstanceRestarted, MetaU
 from ray_canal.model.message import MessageHead
 from ray_canal.model.snapshot_wish import SnapshotStart
 from ray_canal.model.subscription import DEFAULT_CLIENT_ID, Policy, StartWish
-from ray_canal.views.transform import RowSteps
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ray_canal.views.transform import RowSteps
 
 ALL_TABLES = r".*\..*"
 _POLL_S = 10.0

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 
-from ray_canal.client.transport import Transport
+from ray_canal.client.port import Transport
 from ray_canal.destination.api import ClientRequest, DestinationApi
 from ray_canal.errors import ConsumerError
 

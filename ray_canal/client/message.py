@@ -3,17 +3,17 @@ Arrow's.
 
 A message holds references to decoded chunks, not their bytes: nothing is fetched before `entries`,
 `entry_pieces` or `batches` is asked for, and Arrow batches are views over shared memory. No Ray
-here; how a reference becomes a chunk is the transport's business.
+here; how a reference becomes a chunk is the transport's business. The views are imported when one
+is first asked for: messages that came over Canal's TCP protocol need neither Arrow nor a compiler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.errors import ConfigError, UnsupportedEvent
@@ -31,11 +31,11 @@ from ray_canal.model.table_event import (
     TableEffect,
     TableEvent,
 )
-from ray_canal.views.arrow import arrow_schema
-from ray_canal.views.entries import delimited_pieces, iter_entries
-from ray_canal.views.table_events import change_batches, is_of_table, shown_events
-from ray_canal.views.transactions import ended_transactions, no_transactions
-from ray_canal.views.transform import Transform
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ray_canal.views.transform import Transform
 
 T = TypeVar("T")
 
@@ -166,6 +166,8 @@ class Message:
         """Canal's view: `Entry` protobuf messages, rendered some at a time, each parsed when it is
         reached. Raises ConfigError: the subscription has row steps, which entries would not
         show."""
+        from ray_canal.views.entries import iter_entries
+
         return self._rendered(iter_entries)
 
     @property
@@ -173,6 +175,8 @@ class Message:
         """The same entries as bytes, varint length + `Entry`, one after the other, in pieces of
         whole entries, mostly of less than 1 MiB. They are several times as long as the binlog: so
         rendering takes half as long, and memory holds one piece."""
+        from ray_canal.views.entries import delimited_pieces
+
         return self._rendered(delimited_pieces)
 
     @property
@@ -209,6 +213,8 @@ class Message:
     def schema_changes(self) -> list[TableChange]:
         """The batch's DDL that gave tables other columns, new names, or took all their rows, in log
         order, by table."""
+        from ray_canal.views.table_events import shown_events
+
         found: list[TableChange] = []
         for part, chunk in self._parts():
             chosen = np.arange(part.first, part.last)
@@ -236,6 +242,10 @@ class Message:
         or an entry of its own, for the subscriber (docs/reference/subscribers.md has the columns).
         Rows are counted from the transaction's first one, whatever message it came in, before any
         row predicate."""
+        import pyarrow as pa
+
+        from ray_canal.views.transactions import ended_transactions, no_transactions
+
         found = [
             ended_transactions(
                 chunk, (part.first, part.last), part.mask, part.tables, self._context(part)
@@ -251,6 +261,8 @@ class Message:
 
     def batches_by_part(self) -> Iterator[list[pa.RecordBatch]]:
         """`batches`, one list a part: within a part, (position, row) orders rows across tables."""
+        from ray_canal.views.table_events import change_batches, is_of_table
+
         for part, chunk in self._parts():
             found = change_batches(
                 chunk,
@@ -337,6 +349,8 @@ def _of_effect(
 def _table_change(
     journal_name: str, change: SchemaChange, transform: Transform | None
 ) -> TableChange:
+    from ray_canal.views.arrow import arrow_schema
+
     shape, problem = None, change.problem
     if change.meta is not None:
         try:

@@ -6,13 +6,12 @@ import logging
 import operator
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.ephemeral import Presence
 from ray_canal.client.message import Message
-from ray_canal.client.transport import Transport
-from ray_canal.config import secret
+from ray_canal.client.port import Transport
 from ray_canal.destination.api import (
     AckRequest,
     ClientRequest,
@@ -30,7 +29,9 @@ from ray_canal.model.subscription import (
     new_client_id,
     refuse_client_id,
 )
-from ray_canal.views.transform import Keys, RowSteps, Transform
+
+if TYPE_CHECKING:
+    from ray_canal.views.transform import Keys, RowSteps, Transform
 
 logger = logging.getLogger(__name__)
 
@@ -195,6 +196,11 @@ class ClientSession:
 
     def use(self, steps: RowSteps) -> None:
         """Take the row steps of a subscription. Raises ConfigError."""
+        if not any(steps.values()):
+            self._transform = None
+            return
+        from ray_canal.views.transform import Transform
+
         given: RowSteps = {**steps, "hash": _with_keys(steps.get("hash"))}
         transform = Transform(**given)
         if transform and not self.transport.has_batches:
@@ -219,6 +225,8 @@ def _wait_s(timeout: float | None) -> float | None:
 
 def _with_keys(hash: Keys | None) -> dict[str, Any]:
     """The keys behind `env:NAME` and `file:PATH`."""
+    from ray_canal.config import secret
+
     return {
         name: _with_keys(key) if isinstance(key, Mapping) else secret(key)
         for name, key in (hash or {}).items()

@@ -1,14 +1,11 @@
-"""How a connector reaches a destination: by a Ray handle here, by TCP in tcp.py.
-
-Both carry the same calls (those of destination/api.py) and make the same messages.
-"""
+"""A connector's transport inside the cluster: calls by a Ray handle, chunks from shared memory."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import ray
 
@@ -18,44 +15,9 @@ from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.holder import holder_for
 from ray_canal.client.joining import keep_joined, times_joined
 from ray_canal.client.message import Message
-from ray_canal.destination.api import (
-    Method,
-    Q,
-    R,
-)
+from ray_canal.destination.api import Method, Q, R
 from ray_canal.model.message import MessageHead, Payload
 from ray_canal.views.arrow import load_kernels
-
-
-class Transport(Protocol):
-    """Calls that a connector needs."""
-
-    destination: str
-    has_batches: bool  # whether messages have Arrow batches
-
-    @property
-    def untracked(self) -> bool:
-        """Return whether references of chunks that are fetched at once may be untracked
-        (actors/ray_internals.py)."""
-
-    def call(self, method: Method[Q, R], request: Q, *, once: bool = False) -> R:
-        """Make a call. What is repeatable is made again after a restart, unless `once`."""
-
-    async def call_async(self, method: Method[Q, R], request: Q) -> R:
-        """The same, awaited."""
-
-    def arrived_ids(self, client_id: int, batch_ids: list[int]) -> list[int]:
-        """Return those of a client's outstanding batches that have arrived here."""
-
-    def not_received(self, client_id: int, batch_id: int) -> None:
-        """This batch, and those after it, come again with the next get if they are outstanding."""
-
-    def message(self, head: MessageHead) -> Message:
-        """Return the message of a head; its chunks are loaded when they are asked for."""
-        ...
-
-    def close(self) -> None: ...
-
 
 
 class RayTransport(DestinationCalls):

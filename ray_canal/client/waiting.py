@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from ray_canal.client.message import Message
+from ray_canal.client.port import Transport
 from ray_canal.client.session import ClientSession
-from ray_canal.client.transport import Transport
 from ray_canal.destination.api import Method, Q, R
 
 

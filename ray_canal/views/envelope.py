@@ -3,7 +3,7 @@ in the log, its transaction."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -22,7 +22,13 @@ from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
 
 EVENT_TYPES = ("INSERT", "UPDATE", "DELETE", TRUNCATE, ERASE, RENAME, STATEMENT, "READ")
 """Operations of rows, of whole tables (views/table_events.py), of rows that a snapshot has read."""
-_EVENT_TYPES = pa.array(EVENT_TYPES)
+
+
+@cache
+def _event_types() -> pa.Array:
+    """Made when it is first needed: `pa.array` loads pandas, which entries do without."""
+    return pa.array(EVENT_TYPES)
+
 
 _INSTANT = pa.timestamp("us", "UTC")
 _NAMES = pa.dictionary(pa.int32(), pa.string())
@@ -135,7 +141,7 @@ class Envelopes:
         gtids = labelled(gtid_index, self._gtid_texts, safe=False)
         numbered = self._context.numbered
         arrays = [
-            labelled(plain(pa.int8(), e.KIND), _EVENT_TYPES, safe=False),
+            labelled(plain(pa.int8(), e.KIND), _event_types(), safe=False),
             constant(self._context.timeline, count),
             labelled(zeros(count), self._journal, safe=False),
             plain(pa.int64(), e.POSITION),

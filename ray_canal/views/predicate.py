@@ -18,7 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from ray_canal.errors import ConfigError
-from ray_canal.views.presence import PRESENT, lacks
+from ray_canal.views.presence import IMAGES, PRESENT, lacks
 from ray_canal.views.sql_functions import arrow_pattern, chosen, nonzero, remainder, same
 from ray_canal.views.sql_values import (
     Columns,
@@ -33,7 +33,6 @@ from ray_canal.views.sql_values import (
     span,
 )
 
-IMAGES = ("before", "after")
 _INT64_MAX = (1 << 63) - 1
 _LITERAL_DIGITS_MAX = 76
 _LIST_MIN = 8

@@ -23,6 +23,7 @@ from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.rows.presence import row_presence
 from ray_canal.model.arrays import Int32s, Int64s
 
+IMAGES = ("before", "after")
 PRESENT_OF = {"before": "before_present", "after": "after_present"}
 PRESENT = tuple(PRESENT_OF.values())
 

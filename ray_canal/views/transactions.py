@@ -24,7 +24,6 @@ from ray_canal.views.envelope import (
 COMMITTED, ROLLED_BACK, PREPARED = "committed", "rolled_back", "prepared"
 COMMIT_PREPARED, ROLLBACK_PREPARED = "commit_prepared", "rollback_prepared"
 _OUTCOMES = [COMMITTED, ROLLED_BACK, PREPARED, COMMIT_PREPARED, ROLLBACK_PREPARED]
-_OUTCOME_TEXTS = pa.array(_OUTCOMES)
 _XA_COMMIT, _XA_ROLLBACK = 13, 14  # Canal's EventType
 _XA_WORDS = {PREPARED: "XA END ", COMMIT_PREPARED: "XA COMMIT ", ROLLBACK_PREPARED: "XA ROLLBACK "}
 
@@ -90,7 +89,7 @@ def ended_transactions(
         pa.array(closers["position"] + closers["length"].astype(np.int64)),
         pa.array(rows),
         lists,
-        _OUTCOME_TEXTS.take(pa.array(outcomes)),
+        pa.array(_OUTCOMES).take(pa.array(outcomes)),
         _xa_ids(chunk, closers, outcomes),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

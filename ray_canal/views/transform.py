@@ -12,15 +12,17 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.views.masking import Hashing, Mask, masked
-from ray_canal.views.predicate import IMAGES, Predicate, parse
-from ray_canal.views.presence import PRESENT
+from ray_canal.views.presence import IMAGES, PRESENT
+
+if TYPE_CHECKING:
+    from ray_canal.views.predicate import Predicate
 
 _FITTED_MAX = 1024
 _TABLE_NOTES = (b"canal.schema", b"canal.table", b"canal.key")
@@ -54,6 +56,22 @@ class _Rule:
     value: Any
 
 
+def _conditions(rules: list[_Rule]) -> list[_Rule]:
+    """The rules with their conditions read. SQL's grammar is loaded for them alone. Raises
+    ConfigError."""
+    if not rules:
+        return []
+    from ray_canal.views.predicate import parse
+
+    return [_Rule(rule.tables, parse(rule.value)) for rule in rules]
+
+
+def _predicate(condition: Any, schema: pa.Schema) -> Predicate:
+    from ray_canal.views.predicate import Predicate
+
+    return Predicate(condition, schema)
+
+
 class Transform:
     """The steps of one subscription. `hash` has a column's key, empty for a plain SHA-256. Raises
     ConfigError: an expression or a pattern that cannot be read."""
@@ -65,10 +83,7 @@ class Transform:
         mask: Masks | None = None,
         hash: Keys | None = None,
     ) -> None:
-        self._where = [
-            _Rule(rule.tables, parse(rule.value))
-            for rule in _rules(where, isinstance(where, Mapping))
-        ]
+        self._where = _conditions(_rules(where, isinstance(where, Mapping)))
         self._columns = _rules(columns, isinstance(columns, Mapping))
         self._mask = _rules(mask, _is_by_table(mask))
         self._hash = [
@@ -121,7 +136,7 @@ class Transform:
             )
             return _Fitted(
                 schema,
-                None if where is None else Predicate(where, schema),
+                None if where is None else _predicate(where, schema),
                 columns,
                 mask or {},
                 hashing or {},

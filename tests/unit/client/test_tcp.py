@@ -14,6 +14,7 @@ import pytest
 
 import ray_canal as canal
 from ray_canal.client.connector import Connector
+from ray_canal.client.port import Transport
 from ray_canal.client.tcp import TcpTransport
 from ray_canal.client.tcp_message import TcpHead
 from ray_canal.client.tcp_wire import Address
@@ -382,7 +383,7 @@ def test_get_acks_what_has_arrived(connector_of: Any, shop: Decoded) -> None:
     """A5: where the connection ends before the ack is told, the message is not lost."""
     store = ServedDestination(shop)
     with serving_thread({"shop": store}) as serving:
-        transport = TcpTransport("shop", Address.parse(serving.address))
+        transport: Transport = TcpTransport("shop", Address.parse(serving.address))
         connector, really = connector_of(transport, 7), transport._ack
 
         def ack(*batch: object) -> None:
