@@ -18,9 +18,13 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
+    BadRequestError,
     CommitFailedException,
     CommitStateUnknownException,
+    ForbiddenError,
     NoSuchTableError,
+    OAuthError,
+    UnauthorizedError,
     ValidationError,
 )
 from pyiceberg.expressions import AlwaysTrue
@@ -39,6 +43,9 @@ from ray_canal.views.row_places import NOWHERE, RowPlace
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 _NEEDED = {**_NO_RETRIES, "commit.manifest-merge.enabled": "true"}
 _OF_NEW_TABLES = {**_NEEDED, "write.metadata.delete-after-commit.enabled": "true"}
+_REFUSED = (UnauthorizedError, ForbiddenError, OAuthError, BadRequestError)
+_CLIENTS = {"pyiceberg", "sqlalchemy", "botocore", "thrift", "google"}
+"""Packages whose errors a catalog may raise, of those that pyiceberg knows."""
 _HOURS = 168
 _TRIES = 5
 
@@ -310,11 +317,16 @@ def _has_all(schema: pa.Schema, wanted: pa.Schema) -> bool:
 def _translated(what: str) -> Iterator[None]:
     try:
         yield
-    except NoSuchTableError:
+    except SinkError:
         raise
     except (CommitFailedException, CommitStateUnknownException) as error:
         raise SinkError(f"{what}: somebody else has committed: {error}", "retry") from None
     except ValidationError as error:
         raise SinkError(f"{what}: {error}", "schema") from None
-    except OSError as error:
-        raise SinkError(f"{what}: {error}", "retry") from None
+    except _REFUSED as error:
+        raise SinkError(f"{what}: {error}", "fatal") from None
+    except Exception as error:
+        client = type(error).__module__.partition(".")[0]
+        if isinstance(error, OSError) or client in _CLIENTS:  # it is away, busy, or too slow
+            raise SinkError(f"{what}: {error}", "retry") from None
+        raise

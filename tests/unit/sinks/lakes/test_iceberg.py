@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import pickle
 import random
+import sqlite3
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -153,3 +158,50 @@ def test_keys_of_any_type(kind: str, lakes: list[IcebergLake]) -> None:
         found = lake._known(name).scan().to_arrow().to_pylist()
         assert len(found) == len(truth)
         assert {row["k"]: row["v"] for row in found} == truth
+
+
+class Catalog(BaseHTTPRequestHandler):
+    """A REST catalog that answers everything but its settings with one status."""
+
+    status: ClassVar[int] = 200
+
+    def do_GET(self) -> None:
+        is_asked = self.path.startswith("/v1/config")
+        told = {"defaults": {}, "overrides": {}, "error": {"message": "no", "type": "x", "code": 0}}
+        body = json.dumps(told).encode()
+        self.send_response(200 if is_asked else self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize(("status", "kind"), [(503, "retry"), (401, "fatal")])
+def test_a_catalog_that_is_busy_is_asked_again(status: int, kind: str) -> None:
+    handler = type("Handler", (Catalog,), {"status": status})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        lake = IcebergLake("x.s", LakeConfig(options={"type": "rest", "uri": uri}))
+        lake.open()
+        with pytest.raises(SinkError) as refused:
+            lake.find(NAME)
+        lake.close()
+        server.shutdown()
+    assert refused.value.kind == kind
+
+
+def test_a_catalog_whose_database_is_locked_is_asked_again(tmp_path: Path) -> None:
+    given = options("iceberg", tmp_path)
+    given["options"]["uri"] += "?timeout=0.1"
+    lake = IcebergLake("x.s", LakeConfig(**given))
+    lake.open()
+    path = given["options"]["uri"].removeprefix("sqlite:///").partition("?")[0]
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SinkError, match="locked") as refused:
+            lake.find(NAME)
+    assert refused.value.kind == "retry"
+    assert lake.find(NAME) is None
+    lake.close()
