@@ -247,31 +247,25 @@ def check(
     config: ConfigPath,
     as_json: AsJson = False,
 ) -> None:
-    """Check CONFIG and its servers before a start: settings, grants, reachability.
+    """Check CONFIG, its servers, the cursors' backend and the sinks' targets before a start.
 
-    Exits with 1 if anything would keep a destination from running, and says what to run to fix it.
+    Exits with 1 if anything would keep a destination or a sink from running, and says what to run
+    to fix it.
     """
-    from dataclasses import asdict
-
     from ray_canal.config import load
-    from ray_canal.source.checks import check_source
+    from ray_canal.console.deployments import checks
 
-    failed, told = False, {}
-    for instance in load(config).instance:
-        results = check_source(instance)
-        failed = failed or not all(each.ok or each.advisory for each in results)
-        told[instance.destination] = [asdict(each) for each in results]
-        if as_json:
-            continue
-        typer.echo(f"{instance.destination}:")
-        for result in results:
-            mark = "ok  " if result.ok else ("warn" if result.advisory else "FAIL")
-            typer.echo(f"  {mark} {result.name}: {result.detail}")
-            if not result.ok and result.fix:
-                typer.echo(f"       fix: {result.fix}")
+    told = checks(load(config))
     if as_json:
         typer.echo(json.dumps(told, indent=2))
-    if failed:
+    for destination, results in {} if as_json else told.items():
+        typer.echo(f"{destination}:")
+        for result in results:
+            mark = "ok  " if result["ok"] else ("warn" if result["advisory"] else "FAIL")
+            typer.echo(f"  {mark} {result['name']}: {result['detail']}")
+            if not result["ok"] and result["fix"]:
+                typer.echo(f"       fix: {result['fix']}")
+    if not all(each["ok"] or each["advisory"] for results in told.values() for each in results):
         raise typer.Exit(1)
 
 

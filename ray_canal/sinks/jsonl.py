@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from ray_canal.sinks.dead_letters import shown
 from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, SinkError
+from ray_canal.sinks.target_checks import SourceTable, path_check
+from ray_canal.source.setting_checks import CheckResult
 
 
 class JsonLines:
@@ -36,6 +39,10 @@ class JsonLines:
         except OSError as error:
             raise SinkError(f"cannot write {self._path}: {error.strerror}") from error
         return None
+
+    def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
+        """Look whether the file can be written here."""
+        yield path_check(self._path)
 
     def write(self, changes: Changes) -> None:
         if self._maker is not None:

@@ -98,6 +98,20 @@ class MessageMaker:
         found = [avro_values(each, options, self._register) for each in events]
         return placed(events, found, [avro_keys(each, self._register) for each in events])
 
+    def topics(self, tables: Sequence[tuple[str, str]]) -> dict[str, int]:
+        """Return the topics that messages of tables go to, with the partitions that each needs."""
+        routing = self._routing
+        if self.is_by_row:
+            return {f"{routing.topic}.{schema}.{table}": 1 for schema, table in tables}
+        if self._config.format == "arrow":
+            return {routing.topic: routing.partition + 1}
+        found: dict[str, int] = {}
+        for route in (routing.route(*each) for each in tables or [("", "")]):
+            needs = route.partition + 1 if route.rule is None else route.partitions
+            name = self.topic(route.topic)
+            found[name] = max(found.get(name, 1), needs)
+        return found
+
     def topic(self, name: str) -> str:
         """Return the name that is sent to. Canal's producers put _ for the dots of every topic as
         soon as there is a dynamicTopic, also of the one for what no rule names."""

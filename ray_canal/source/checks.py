@@ -106,6 +106,32 @@ def facts_of(catalog: Catalog, version: str) -> ServerFacts:
     )
 
 
+def source_tables(config: InstanceConfig) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return the tables that a live server has and its user may see, with the columns of their
+    primary keys; none of files, or of a server that does not answer."""
+    if config.source.files:
+        return []
+    catalog = Catalog(config.source)
+    try:
+        names = catalog.rows(
+            "SELECT TABLE_SCHEMA AS s, TABLE_NAME AS t FROM information_schema.TABLES"
+            f" WHERE {NOT_SYSTEM} AND TABLE_TYPE = 'BASE TABLE'"
+        )
+        keys = catalog.rows(
+            "SELECT TABLE_SCHEMA AS s, TABLE_NAME AS t, COLUMN_NAME AS c"
+            f" FROM information_schema.STATISTICS WHERE {NOT_SYSTEM} AND INDEX_NAME = 'PRIMARY'"
+        )
+    except CanalError:
+        return []
+    finally:
+        catalog.close()
+    found: dict[tuple[str, str], list[str]] = {(str(row["s"]), str(row["t"])): [] for row in names}
+    for row in keys:
+        if (str(row["s"]), str(row["t"])) in found:
+            found[str(row["s"]), str(row["t"])].append(str(row["c"]))
+    return [(schema, table, tuple(key)) for (schema, table), key in found.items()]
+
+
 def _check_standby(source: SourceConfig, catalog: Catalog, uuids: dict[str, str]) -> CheckResult:
     """Check that each of several servers is another one than those before."""
     uuid = catalog.server_uuid()

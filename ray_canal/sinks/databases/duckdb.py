@@ -19,6 +19,8 @@ from ray_canal.sinks.databases.port import TransactionalDatabase, close_quietly
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.sinks.target_checks import path_check
+from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.texts import decimal_texts
 
 _ROWS = "canal_rows"
@@ -46,6 +48,9 @@ class DuckDatabase(TransactionalDatabase):
         self._run("SET TimeZone = 'UTC'")
         # A schema may have the file's name, so every name is given whole.
         self._catalog = _quoted(str(self._run("SELECT current_database()")[0][0]))
+
+    def unmade(self) -> CheckResult | None:
+        return None if self._path.exists() else path_check(self._path)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -6,7 +6,7 @@ What databases differ in is a `Database` (port.py); a `Sender` (sender.py) is on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from zlib import crc32
@@ -17,12 +17,15 @@ import pyarrow.compute as pc
 
 from ray_canal.config import MirrorConfig
 from ray_canal.config.sink import MirrorOrder, TablePolicy
+from ray_canal.sinks.databases.checks import check_mirror
 from ray_canal.sinks.databases.port import OTHERS, Database
 from ray_canal.sinks.databases.sender import Sender, TableWrite
 from ray_canal.sinks.key_shares import shared_out
 from ray_canal.sinks.net_change import image, net_change, of_one_schema, plain
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName
+from ray_canal.sinks.target_checks import SourceTable
+from ray_canal.source.setting_checks import CheckResult
 
 
 @dataclass
@@ -118,6 +121,11 @@ class Mirror:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+    def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
+        """Look at the target. Raises SinkError."""
+        named = {self._follower.name(each.schema, each.table): each for each in tables}
+        return check_mirror(self._config, self._make_database(), named)
 
     def forget_place(self) -> None:
         """Let what comes next be written, whatever the target has; whoever writes now is shut

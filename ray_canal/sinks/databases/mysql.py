@@ -8,6 +8,7 @@ even where they differ by a space at the end.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from pymysql.err import DataError, IntegrityError, MySQLError
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
 from ray_canal.sinks.databases.mysql_literals import comparable, tuples
+from ray_canal.sinks.databases.mysql_rights import Need, missing_rights
 from ray_canal.sinks.databases.port import SqlDatabase, close_quietly, in_key_order
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
@@ -174,6 +176,19 @@ class MySqlDatabase(SqlDatabase):
         )
         in_bytes = all(_shown(row[0]).endswith("bin") for row in rows)
         return in_bytes and not self._delete_first.get(name, True)
+
+    def missing_rights(self, names: Sequence[TableName], changes: bool) -> list[str]:
+        """See Database. The rights of roles that a login has by default count."""
+        user = str(self._run("SELECT CURRENT_USER()")[0][0])
+        of_roles = ""
+        with contextlib.suppress(SinkError):  # there are no roles before MySQL 8
+            roles = self._run("SELECT CURRENT_ROLE()")[0][0]
+            if roles and "@" in str(roles):  # MariaDB shows a role's rights by itself
+                of_roles = f" FOR CURRENT_USER() USING {roles}"
+        grants = [str(row[0]) for row in self._run(f"SHOW GRANTS{of_roles}")]
+        needs = [Need(name, self.find(name) is not None, changes) for name in names]
+        login, _, host = user.rpartition("@")
+        return missing_rights(grants, needs, f"'{login}'@'{host}'")
 
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self._run(f"CREATE DATABASE IF NOT EXISTS {_quoted(name.database)}")

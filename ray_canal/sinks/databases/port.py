@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ray_canal.sinks.schema_follower import TableName, TargetTables
 from ray_canal.sinks.table_moves import in_order
+from ray_canal.source.setting_checks import CheckResult
 
 OTHERS = "#"
 """Stands behind a sink's name in the rows of its other senders; names of sinks have none."""
@@ -64,6 +65,16 @@ class Database(TargetTables, Protocol):
 
     def tells_keys(self, name: TableName) -> bool:
         """Return whether rows of a table meet by the bytes of its primary key alone."""
+        ...
+
+    def unmade(self) -> CheckResult | None:
+        """Return whether a target that is not there yet, and that connecting would make, can be
+        made; None: it is there."""
+        ...
+
+    def missing_rights(self, names: Sequence[TableName], changes: bool) -> list[str]:
+        """Return what the user lacks to write these tables, each as a statement that gives it.
+        `changes`: DDL changes them, too."""
         ...
 
     def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
@@ -129,6 +140,12 @@ class SqlDatabase:
 
     def tells_keys(self, name: TableName) -> bool:
         return False
+
+    def unmade(self) -> CheckResult | None:
+        return None
+
+    def missing_rights(self, names: Sequence[TableName], changes: bool) -> list[str]:
+        return []
 
     def _run(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
         """Run one statement. Raises SinkError."""

@@ -7,7 +7,7 @@ that hangs keeps the lock on the sink's row from nobody for long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -168,6 +168,35 @@ class PostgresDatabase(TransactionalDatabase):
             _named(name),
         )
         return bool(rows) and all(row[0] for row in rows) and not self._delete_first.get(name, True)
+
+    def missing_rights(self, names: Sequence[TableName], changes: bool) -> list[str]:
+        """See Database. Who owns a table may change it: ownership is not asked for."""
+        user, database = self._run("SELECT current_user, current_database()")[0]
+        found: dict[str, None] = {}
+        for name in names:
+            for right, on in self._missing(name, str(database)):
+                word = "TABLE " if "." in on else ""
+                found[f"GRANT {right} ON {word}{on} TO {_quoted(str(user))}"] = None
+        return list(found)
+
+    def _missing(self, name: TableName, database: str) -> Iterator[tuple[str, str]]:
+        """Rights that a table needs and the user lacks, with what they are on."""
+        if not self._run("SELECT 1 FROM pg_namespace WHERE nspname = %s", name.database):
+            if not self._has("database", database, "CREATE"):
+                yield "CREATE", f"DATABASE {_quoted(database)}"
+        elif not self._has("schema", name.database, "USAGE"):
+            yield "USAGE, CREATE", f"SCHEMA {_quoted(name.database)}"
+        elif self.find(name) is None:
+            if not self._has("schema", name.database, "CREATE"):
+                yield "CREATE", f"SCHEMA {_quoted(name.database)}"
+        else:
+            rights = ("SELECT", "INSERT", "UPDATE", "DELETE")
+            lacking = [each for each in rights if not self._has("table", _named(name), each)]
+            if lacking:
+                yield ", ".join(lacking), _named(name)
+
+    def _has(self, kind: str, name: str, right: str) -> bool:
+        return bool(self._run(f"SELECT has_{kind}_privilege(%s, %s)", name, right)[0][0])
 
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self._make_schema(name.database)

@@ -8,9 +8,10 @@ whatever is repeated, by whom ever.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -22,8 +23,12 @@ from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, TargetTables
 from ray_canal.sinks.table_moves import in_order
+from ray_canal.sinks.target_checks import SourceTable, listed, path_check
+from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.row_places import RowPlace, place_at, rows_above
 
+_NO_TABLE = TableName("ray_canal", "canal_check")
+"""Looked for where no table is known: it takes an answer of the lake to miss it."""
 _PLACE = ("timeline", "journal_name", "position", "row")
 _ENVELOPE = ("timeline", "journal_name", "position", "row", "execute_time", "gtid", "transaction")
 
@@ -100,6 +105,27 @@ class LakeSink:
         self._forget()
         self._lake.open()
         return None
+
+    def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
+        """Look into the lake for the source's tables. Raises SinkError."""
+        named = [self._follower.name(each.schema, each.table) for each in tables]
+        self._lake.open()
+        try:
+            absent = [name for name in named or [_NO_TABLE] if self._lake.find(name) is None]
+        finally:
+            self._lake.close()
+        path = self._config.path
+        where = path or self._config.options.get("uri", "the catalog")
+        is_local = path and "://" not in path
+        yield path_check(Path(path)) if is_local else CheckResult("storage", True, where)
+        if named and absent and not self._config.create_tables:
+            yield CheckResult(
+                "tables", False, f"the lake has no {listed(absent)}",
+                "make them, or set lake.create_tables",
+            )  # fmt: skip
+        elif named:
+            there = len(named) - len(absent)
+            yield CheckResult("tables", True, f"{there} are there, {len(absent)} will be made")
 
     def close(self) -> None:
         self._forget()

@@ -10,7 +10,7 @@ are idempotent within one run, and a crash repeats the last batch.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
@@ -20,8 +20,10 @@ from ray_canal.config import SinkConfig, secret
 from ray_canal.model.arrays import Int64s
 from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
-from ray_canal.sinks.queues.kafka_place import last_value
+from ray_canal.sinks.queues.kafka_place import last_value, topic_checks
 from ray_canal.sinks.queues.kafka_producer import KafkaProducer, make_producer
+from ray_canal.sinks.target_checks import SourceTable
+from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.routed import by_place
 
 _DEFAULTS = {
@@ -40,6 +42,7 @@ _REFUSED = {
     KafkaError._AUTHENTICATION, KafkaError._INVALID_ARG, KafkaError._UNKNOWN_PARTITION,
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }  # fmt: skip
+_LOOK_S = 15.0
 _OF_CONNECTION = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.")
 
 
@@ -73,6 +76,17 @@ class KafkaSink:
                 _of_connection(own), self._config.cursor_topic, self._name, self._timeout_s
             )
         return Cursor.from_json(text) if text else None
+
+    def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
+        """Log in, and look for the topics that the tables' messages go to. Raises SinkError."""
+        own = {name: secret(value) for name, value in self._config.properties.items()}
+        with self._translated():
+            admin = AdminClient(_of_connection(own))
+            cluster = admin.list_topics(timeout=min(self._timeout_s, _LOOK_S))
+        yield CheckResult("connection", True, f"{len(cluster.brokers)} brokers")
+        wanted = self._maker.topics([(each.schema, each.table) for each in tables])
+        counts = {name: len(found.partitions) for name, found in cluster.topics.items()}
+        yield from topic_checks(wanted, counts)
 
     def write(self, changes: Changes) -> None:
         with self._translated():

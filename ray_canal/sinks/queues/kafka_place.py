@@ -1,14 +1,39 @@
-"""Reading the last value of a key from a compacted topic of one partition, up to its very end."""
+"""Topics of a sink: whether those of its messages are there, and the last value of a key in the
+compacted topic of places, read up to its very end."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.target_checks import listed
+from ray_canal.source.setting_checks import CheckResult
+
+
+def topic_checks(wanted: Mapping[str, int], counts: Mapping[str, int]) -> Iterator[CheckResult]:
+    """Yield what is wrong with topics. `wanted`: how many partitions each needs; `counts`: how many
+    those that there are have."""
+    absent = [name for name in wanted if name not in counts]
+    few = [
+        f"{name} ({counts[name]} of {needed})"
+        for name, needed in wanted.items()
+        if counts.get(name, needed) < needed
+    ]
+    if few:
+        fix = "give them more partitions, or correct routing.partitions"
+        yield CheckResult("topics", False, f"{listed(few)} have too few partitions", fix)
+    if absent:
+        yield CheckResult(
+            "topics", False, f"there is no {listed(absent)}",
+            "make them, unless the brokers do (auto.create.topics.enable, num.partitions)",
+            advisory=True,
+        )  # fmt: skip
+    elif not few:
+        yield CheckResult("topics", True, listed(wanted))
 
 
 def last_value(connection: Mapping[str, str], topic: str, key: str, timeout_s: float) -> str:

@@ -9,7 +9,7 @@ at once: their ids end with a digest.)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,9 @@ from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, SinkError
 from ray_canal.sinks.queues.amqp_link import AmqpLink, parameters
 from ray_canal.sinks.queues.broker_link import LinkError, Publish, sink_error
+from ray_canal.sinks.target_checks import SourceTable
 from ray_canal.source.connection import tls_context
+from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.routed import FlatMessages
 
 _PORT = 5672
@@ -56,16 +58,18 @@ class RabbitSink:
         return self._place
 
     def _channel(self) -> AmqpLink:
+        link = self._link = self._logged_in()  # it is closed where what follows fails
+        self._declare(link)
+        return link
+
+    def _logged_in(self) -> AmqpLink:
         config = self._config
         host, port = host_port_of(config.address, _PORT, "rabbitmq.address")
         given = parameters(
             host, port, config.virtual_host, config.username, secret(config.password),
             context=tls_context(config.tls, "rabbitmq.tls"), timeout_s=config.timeout_s,
         )  # fmt: skip
-        link = AmqpLink(given, config.timeout_s)
-        self._link = link  # it is closed where this fails
-        self._declare(link)
-        return link
+        return AmqpLink(given, config.timeout_s)
 
     def _declare(self, link: AmqpLink) -> None:
         config = self._config
@@ -88,6 +92,25 @@ class RabbitSink:
                     config.queue, config.exchange, config.binding_key, callback=answer
                 )
             )
+
+    def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
+        """Log in, and look for the exchange, unless the sink makes it. Raises SinkError."""
+        config = self._config
+        try:
+            link = self._logged_in()
+            try:
+                yield CheckResult("connection", True, config.address)
+                if config.exchange and not config.exchange_type:
+                    link.do(
+                        lambda channel, answer: channel.exchange_declare(
+                            config.exchange, passive=True, callback=answer
+                        )
+                    )
+                    yield CheckResult("exchange", True, config.exchange)
+            finally:
+                link.close()
+        except LinkError as error:
+            raise sink_error(error) from None
 
     def write(self, changes: Changes) -> None:
         link, changes = self._opened(), changes.after(self._confirmed)

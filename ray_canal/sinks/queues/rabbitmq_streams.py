@@ -12,6 +12,7 @@ of their own: at least once.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -25,7 +26,9 @@ from ray_canal.sinks.port import Changes, Cursor, Guarantee, SinkError
 from ray_canal.sinks.queues.broker_link import LinkError, sink_error
 from ray_canal.sinks.queues.publishing_ids import PublishingIds, publishing_ids
 from ray_canal.sinks.queues.stream_link import StreamLink, StreamLogin, StreamMessages
+from ray_canal.sinks.target_checks import SourceTable
 from ray_canal.source.connection import tls_context
+from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.routed import FlatMessages, by_place
 from ray_canal.views.texts import of_parts
 
@@ -73,6 +76,11 @@ class StreamSink:
             return StreamLink(login, config.timeout_s)
         except LinkError as error:
             raise sink_error(error) from None
+
+    def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
+        """Log in. Raises SinkError."""
+        self._connected().close()
+        yield CheckResult("connection", True, self._config.stream_address or self._config.address)
 
     def write(self, changes: Changes) -> None:
         found = self._maker.make(changes)

@@ -11,7 +11,7 @@ import logging
 import queue
 import zlib
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import pairwise
@@ -35,6 +35,8 @@ from ray_canal.config import SinkConfig, secret
 from ray_canal.config.section import host_port_of
 from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
+from ray_canal.sinks.target_checks import SourceTable
+from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.routed import FlatMessages
 
 _PORT = 8081
@@ -86,6 +88,14 @@ class RocketSink:
         except Exception as error:  # the client raises its own kinds, gRPC's and plain ones
             raise _error(error) from None
         return None
+
+    def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
+        """Log in. Raises SinkError."""
+        try:
+            self.open()
+        finally:
+            self.close()
+        yield CheckResult("connection", True, self._config.address)
 
     def write(self, changes: Changes) -> None:
         """Send messages, and wait until the broker has confirmed each."""

@@ -37,3 +37,18 @@ def test_what_is_wrong_is_told_with_what_to_do(tmp_path: Path) -> None:
     (wrong,) = (each for each in json.loads(told.stdout)["orders"] if not each["ok"])
     assert str(broken) in wrong["detail"]
     assert not wrong["advisory"]
+
+
+def test_the_cursors_and_a_sink_s_target_are_looked_at(tmp_path: Path) -> None:
+    path = deployment(tmp_path, *binlog_files())
+    (tmp_path / "file").touch()
+    path.write_text(
+        path.read_text().replace(f"{tmp_path}/meta.db", f"{tmp_path}/file/meta.db")
+        + '[[sink]]\nname = "out"\ndestination = "orders"\nclient_id = 7\ntype = "jsonl"\n'
+        f'path = "{tmp_path}/file/out.jsonl"\n'
+    )
+    told = CliRunner().invoke(app, ["check", str(path), "--json"])
+    assert told.exit_code == 1
+    wrong = {each["name"]: each for each in json.loads(told.stdout)["orders"] if not each["ok"]}
+    assert set(wrong) == {"cursors", "sink out path"}
+    assert not any(each["advisory"] for each in wrong.values())

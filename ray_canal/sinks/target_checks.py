@@ -1,0 +1,51 @@
+"""Port of a look at a sink's target before a start, which changes nothing there.
+
+A sink that can be looked at has a method `check`; others are told to be unchecked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from ray_canal.source.setting_checks import CheckResult
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table that the source has now, and that a sink takes, with its primary key."""
+
+    schema: str
+    table: str
+    key: tuple[str, ...]
+
+
+@runtime_checkable
+class Checkable(Protocol):
+    """A sink whose target can be looked at."""
+
+    def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
+        """Connect and look, without shutting out who writes there. `tables`: of the source, as far
+        as they are known. Raises SinkError: the target cannot be asked."""
+        ...
+
+
+def listed(names: Iterable[object]) -> str:
+    """Return the first of some names, and how many more there are."""
+    every = [str(name) for name in names]
+    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
+    return ", ".join(every[:_NAMED]) + more
+
+
+def path_check(path: Path) -> CheckResult:
+    """Return whether a file or folder can be made or written at `path` by this process, here."""
+    path = path.absolute()
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if os.access(there, os.W_OK) and (there == path or there.is_dir()):
+        return CheckResult("path", True, str(path))
+    return CheckResult("path", False, f"{path}: {there} cannot be written here")
