@@ -90,4 +90,4 @@ def _validate(tree: dict[str, Any], origin: str) -> CanalConfig:
     try:
         return CanalConfig.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {explained(error, CanalConfig)}") from None
+        raise ConfigError(f"{origin}: {explained(error, CanalConfig, tree)}") from None

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from ray_canal.errors import ConfigError
 
 _ADDRESS = re.compile(
-    r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d{1,5}))?"
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\[\]\s/]+))(?::(?P<port>\d{1,5}))?"
 )
 
 
@@ -86,20 +86,36 @@ def host_port_of(address: str, default_port: int, key: str) -> tuple[str, int]:
     return match["v6"] or match["host"], int(match["port"] or default_port)
 
 
-def explained(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return what is wrong, by key, with the nearest valid key of `model` for an unknown one."""
+def explained(error: ValidationError, model: type[BaseModel], tree: Any = None) -> str:
+    """Return what is wrong, by key, with the nearest valid key of `model` for an unknown one.
+    `tree`: what was read; it names the list's entry that is meant."""
     return "; ".join(
-        _explain(e, model) for e in error.errors(include_input=False, include_url=False)
+        _explain(e, model, _entry_name(e["loc"], tree))
+        for e in error.errors(include_input=False, include_url=False)
     )
 
 
-def _explain(problem: Any, model: type[BaseModel]) -> str:
+def _explain(problem: Any, model: type[BaseModel], name: str) -> str:
     where = ".".join(str(part) for part in problem["loc"])
+    of_entry = f" ({name})" if name else ""
     if problem["type"] == "extra_forbidden":
         key = str(problem["loc"][-1])
         near = difflib.get_close_matches(key, _all_keys(model), n=1)
-        return f"unknown key {where!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-    return f"{where or 'configuration'}: {problem['msg'].removeprefix('Value error, ')}"
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return f"unknown key {where!r}{of_entry}{hint}"
+    if problem["type"] == "tuple_type" and where in ("instance", "sink"):
+        return f"{where}: write [[{where}]], in two brackets, for each"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{where or 'configuration'}{of_entry}: {message}"
+
+
+def _entry_name(place: tuple[int | str, ...], tree: Any) -> str:
+    """Return the destination or the name of the entry of [[instance]] or [[sink]] at a place."""
+    try:
+        entry = tree[place[0]][place[1]]
+        return str(entry.get("name") or entry.get("destination") or "")
+    except (LookupError, TypeError, AttributeError):
+        return ""
 
 
 def _all_keys(section: type[BaseModel]) -> list[str]:

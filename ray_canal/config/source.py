@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from ray_canal.config.section import FilePath, SecretText, Section, TlsConfig, host_port_of
 from ray_canal.config.times import iso_time
+from ray_canal.errors import ConfigError
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
@@ -72,11 +73,16 @@ class SourceConfig(Section):
             raise ValueError("give either `address` (a server) or `files` (binlog files)")
         if self.files and self.start == "gtid":
             raise ValueError(
-                "`start = \"gtid\"` needs a server (`address`): binlog files are read from their "
+                '`start = "gtid"` needs a server (`address`): binlog files are read from their '
                 "beginning, or from a position or a timestamp"
             )
         if self.standby and not self.address:
             raise ValueError("`standby` needs `address`, the server that is read first")
+        for address in self.addresses:
+            try:
+                host_port_of(address, 3306, "address")
+            except ConfigError as error:
+                raise ValueError(str(error)) from None
         if len(set(self.addresses)) != len(self.addresses):
             raise ValueError(f"`address` and `standby` name a server twice: {self.addresses}")
         if self.start == "position" and not self.journal_name:

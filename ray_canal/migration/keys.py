@@ -318,7 +318,11 @@ def find(name: str) -> Key | None:
 
 def queue_keys(mode: str) -> tuple[Key, ...]:
     """Return the lines of a mode of message queues: what all have, and its own."""
-    return tuple(key for key in QUEUE_KEYS if key.name.startswith(("canal.mq.", f"{mode}.")))
+    own = ("canal.mq.", f"{mode}.")
+    others = () if mode == "kafka" else ("canal.mq.kafka.",)
+    return tuple(
+        key for key in QUEUE_KEYS if key.name.startswith(own) and not key.name.startswith(others)
+    )
 
 
 def is_harmless(key: Key, value: str) -> bool:

@@ -10,7 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ray_canal.config import InstanceConfig, SourceConfig
-from ray_canal.errors import CanalError, ServerSettingRefused
+from ray_canal.errors import (
+    CanalError,
+    ConnectionLost,
+    PrivilegeMissing,
+    ServerSettingRefused,
+)
 from ray_canal.source import server_id
 from ray_canal.source.binlog_files import check_magic, list_binlogs
 from ray_canal.source.catalog import Catalog
@@ -151,22 +156,23 @@ def _check_detection(source: SourceConfig, catalog: Catalog) -> CheckResult:
 
 
 def _check_grants(source: SourceConfig, catalog: Catalog) -> list[CheckResult]:
-    text = "; ".join(re.split(r" TO ", grant, maxsplit=1)[0] for grant in catalog.grants()).upper()
-    everything = "ALL PRIVILEGES ON *.*" in text
+    everywhere, elsewhere = granted(catalog.grants())
     # With full row metadata the catalog is asked for nothing that decoding needs.
     names_in_binlog = str(catalog.variable("binlog_row_metadata") or "").upper() == "FULL"
     results = []
     for name, also in (
-        ("REPLICATION SLAVE", ("REPLICATION REPLICA",)),
-        ("REPLICATION CLIENT", ("BINLOG MONITOR",)),
-        ("SELECT", ()),
+        ("REPLICATION SLAVE", {"REPLICATION REPLICA"}),
+        ("REPLICATION CLIENT", {"BINLOG MONITOR"}),
+        ("SELECT", set()),
     ):
-        ok = everything or any(each in text for each in (name, *also))
+        is_global = bool(everywhere & {name, "ALL PRIVILEGES", *also})
+        ok = is_global or name in elsewhere
+        given = "given" if is_global else "given, but not ON *.*: other tables are not known"
         results.append(
             CheckResult(
                 f"grant {name}",
                 ok,
-                "given" if ok else f"missing for {source.username!r}",
+                given if ok else f"missing for {source.username!r}",
                 "" if ok else grant_advice(source.username),
                 advisory=name == "SELECT" and names_in_binlog,
             )
@@ -174,15 +180,25 @@ def _check_grants(source: SourceConfig, catalog: Catalog) -> list[CheckResult]:
     return results
 
 
+def granted(grants: list[str]) -> tuple[set[str], set[str]]:
+    """Return the privileges ON *.* and those on databases or tables alone, of SHOW GRANTS."""
+    everywhere: set[str] = set()
+    elsewhere: set[str] = set()
+    for grant in grants:
+        match = re.match(r"GRANT (.+?) ON (\S+)", grant, re.IGNORECASE)
+        if match is not None:
+            names = re.split(r"\s*(?:\([^)]*\))?\s*(?:,\s*|$)", match[1].upper())
+            (everywhere if match[2] == "*.*" else elsewhere).update(filter(None, names))
+    return everywhere, elsewhere
+
+
 def _check_start(source: SourceConfig, catalog: Catalog) -> CheckResult:
     wake, writer = os.pipe()
     try:
         position = configured_start(source, ServerLog(source, catalog, wake))
     except CanalError as error:
-        is_the_server = isinstance(error, ServerSettingRefused)
-        return CheckResult(
-            "start", False, str(error), "" if is_the_server else "change source.start"
-        )
+        is_told = isinstance(error, (ServerSettingRefused, PrivilegeMissing, ConnectionLost))
+        return CheckResult("start", False, str(error), "" if is_told else "change source.start")
     finally:
         os.close(wake)
         os.close(writer)

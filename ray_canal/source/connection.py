@@ -30,7 +30,9 @@ from ray_canal.errors import (
 
 log = logging.getLogger(__name__)
 
-_AUTHENTICATION = {1044, 1045, 1130, 1251, 1524, 1698, 1820, 1862, 2054, 2059, 2061, 3118, 3159}
+_AUTHENTICATION = {1044, 1045, 1130, 1251, 1524, 1698, 2054, 2059, 2061, 3159}
+_EXPIRED, _LOCKED = {1820, 1862}, {3118, 4151}
+_NO_TLS = 2026
 _PRIVILEGE = {1142, 1143, 1227, 1370}
 _FATAL_READING_BINLOG = 1236
 _SETTINGS = (
@@ -155,12 +157,17 @@ def server_error(
 
     `logged_in`: the login has succeeded, so "access denied" is about a grant.
     """
-    who = _who(config)
+    who, section = _who(config), config.section
     if code in _AUTHENTICATION and not logged_in:
+        is_plain = config.tls.mode in ("disabled", "preferred")
+        tls = f"; a user with REQUIRE SSL needs {section}.tls.mode = 'required'" if is_plain else ""
         return AuthenticationFailed(
-            f"{who}: {text} ({code}); check {config.section}.username and "
-            f"{config.section}.password, and that this host may log in as that user"
+            f"{who}: {text} ({code}); check {section}.username and {section}.password, and that "
+            f"this host may log in as that user{tls}"
         )
+    if code in _EXPIRED | _LOCKED:
+        what = "ACCOUNT UNLOCK" if code in _LOCKED else "IDENTIFIED BY a new password"
+        return AuthenticationFailed(f"{who}: {text} ({code}); run: ALTER USER … {what}")
     if code in _PRIVILEGE or code in _AUTHENTICATION:
         return PrivilegeMissing(f"{who}: {text} ({code}); {grant_advice(config.username)}")
     if code == _FATAL_READING_BINLOG:
@@ -169,6 +176,13 @@ def server_error(
         return ServerSettingRefused(f"{who}: {text} ({code}); start the server with --log-bin")
     if code in (1040, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3169):
         return ConnectionLost(f"{who}: {text} ({code})")
+    if code == _NO_TLS:
+        return ConnectionLost(f"{who}: {text} ({code}); {section}.tls.mode is {config.tls.mode!r}")
+    if "[SSL:" in text:
+        return ConnectionLost(
+            f"{who}: {text} ({code}); {section}.tls.ca names the file with the authority that has "
+            "signed the server's certificate (mode 'required' checks none)"
+        )
     if 2000 <= code < 2100 or code in (0, 4031):
         return ConnectionLost(f"{who}: {text} ({code}); is the server running and reachable?")
     return SourceError(f"{who}: {text} ({code})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -78,13 +79,18 @@ source = { files = ["a.1", "/b.2"], password = "env:FILE" }
         (('password = "env:', 'start = "position"\npassword = "env:'), "needs `journal_name`"),
         (("[[instance]]", "[[instance]]\ndecoders = -1"), "decoders must be"),
         (("[[instance]]", "[store]\n[[instance]]"), "unknown key 'store'"),
+        (
+            ("[[instance]]", "[[instance]]\nstore.policy = 'wait'"),
+            "instance.0.store.policy (orders)",
+        ),
+        (("[[instance]]", "[instance]"), "instance: write [[instance]], in two brackets"),
         (("[[instance]]", "[[instance"), "is not TOML"),
     ],
 )
 def test_a_wrong_key_or_value_is_named(
     tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         config.load(write(tmp_path, MINIMAL.replace(*change)))
 
 

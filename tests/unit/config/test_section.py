@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_canal import config
+from ray_canal.config.section import host_port_of
 from ray_canal.errors import ConfigError
 
 
@@ -33,4 +34,4 @@ def test_addresses(address: str, host_port: tuple[str, int]) -> None:
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match=r"expected host:port, or \[IPv6\]:port"):
-        _ = config.SourceConfig(address=address).host_port
+        host_port_of(address, 3306, "source.address")

@@ -25,3 +25,10 @@ def test_files_do_not_start_at_a_gtid_set() -> None:
     tree = {"files": ["mysql-bin.000001"], "start": "gtid", "gtid_set": "a:1-5"}
     with pytest.raises(ValueError, match=r'start = "gtid"` needs a server'):
         config.SourceConfig.model_validate(tree)
+
+
+@pytest.mark.parametrize("address", ["db:abc", "db:0", "mysql://db:3306", "/tmp/mysql.sock", "d b"])
+def test_an_address_that_leads_nowhere_is_refused_when_it_is_read(address: str) -> None:
+    for tree in ({"address": address}, {"address": "db:1", "standby": [address]}):
+        with pytest.raises(ValueError, match=r"expected host:port, or \[IPv6\]:port"):
+            config.SourceConfig.model_validate(tree)

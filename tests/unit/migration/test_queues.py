@@ -239,3 +239,8 @@ def test_the_keys_of_alibabas_cloud_sign_calls_of_rocketmq(tmp_path: Path) -> No
     assert sink["rocketmq"]["access_key"] == "env:ROCKETMQ_ACCESS_KEY"
     assert sink["rocketmq"]["secret_key"] == "env:ROCKETMQ_SECRET_KEY"
     assert "ROCKETMQ_SECRET_KEY" in notes["canal.aliyun.secretKey"]
+
+
+def test_another_modes_keys_are_not_looked_at(tmp_path: Path) -> None:
+    _, notes = sink_and_notes(tmp_path, RABBIT + "canal.mq.kafka.kerberos.enable = true\n")
+    assert "canal.mq.kafka.kerberos.enable" not in notes
