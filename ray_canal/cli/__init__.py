@@ -32,6 +32,8 @@ from ray_canal.cli.options import (
 )
 from ray_canal.cli.ports import close_ports, open_ports, port_lines
 from ray_canal.cli.position import position
+from ray_canal.cli.signals import ending_with_head as _ending_with_head
+from ray_canal.cli.signals import interrupted_by_sigterm as _interrupted_by_sigterm
 from ray_canal.cli.signals import until_signal as _until_signal
 from ray_canal.cli.sinks import sink_app, start_all
 from ray_canal.cli.snapshot import snapshot
@@ -134,12 +136,11 @@ def start(
     typer.echo("Ctrl-C stops what was started here.", err=True)
     with _until_signal() as stopped:
         stopped.wait()
-    for name in sinks:
-        with contextlib.suppress(InstanceNotFound):  # `ray-canal sink stop` was first
-            canal.stop_sink(name, namespace=namespace)
-    if deployment.server and not served_before:
-        canal.stop_serving(namespace=namespace)
-    _stop_destinations(deployment, [name for name in names if name not in before], as_json)
+    with _ending_with_head():
+        _stop_sinks(sinks, namespace)
+        if deployment.server and not served_before:
+            canal.stop_serving(namespace=namespace)
+        _stop_destinations(deployment, [name for name in names if name not in before], as_json)
 
 
 def _begin(
@@ -160,6 +161,14 @@ def _begin(
         for name in begun if stays else ():
             typer.echo(f"{name}: goes on; `ray-canal stop {name}` stops it", err=True)
         raise
+
+
+def _stop_sinks(names: list[str], namespace: str) -> None:
+    import ray_canal as canal
+
+    for name in names:
+        with contextlib.suppress(InstanceNotFound):  # `ray-canal sink stop` was first
+            canal.stop_sink(name, namespace=namespace)
 
 
 def _stop_destinations(deployment: CanalConfig, names: list[str], as_json: bool) -> None:
@@ -213,8 +222,9 @@ def serve(
     typer.echo("Ctrl-C stops.", err=True)
     with _until_signal() as stopped:
         stopped.wait()
-    canal.stop_serving(namespace=deployment.ray.namespace)
-    close_ports(deployment)
+    with _ending_with_head():
+        canal.stop_serving(namespace=deployment.ray.namespace)
+        close_ports(deployment)
 
 
 @app.command()
@@ -410,8 +420,9 @@ def demo(
 
 def main() -> None:
     """Entry point: one clear line for each of our errors, and for files that cannot be read or
-    written, exit code 1; 130 after Ctrl-C."""
+    written, exit code 1; 130 after Ctrl-C or SIGTERM."""
     keep_freed_memory()
+    _interrupted_by_sigterm()
     try:
         app()
     except CanalError as error:

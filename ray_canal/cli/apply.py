@@ -38,11 +38,27 @@ def apply(
         return
     if not yes:
         typer.confirm("Apply?", abort=True, err=as_json)
-    applied(deployment, remove=remove)
-    opened = port_lines(open_ports(deployment))
-    apply_sinks(deployment, found["sinks"], remove=remove)
+    try:
+        applied(deployment, remove=remove)
+        opened = port_lines(open_ports(deployment))
+        apply_sinks(deployment, found["sinks"], remove=remove)
+    except KeyboardInterrupt:
+        for line in interrupted_lines(found, plan(deployment)):
+            typer.echo(line, err=True)
+        raise
     for line in () if as_json else (*opened, "applied"):
         typer.echo(line)
+
+
+def interrupted_lines(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what an apply has begun and what it has not, of the plan before it and the one now."""
+    begun = [name for name in (*before["add"], *before["change"]) if name in now["same"]]
+    return [
+        *(f"{name}: begun, and goes on; `ray-canal stop {name}` stops it" for name in begun),
+        *(f"{name}: not begun" for name in now["add"]),
+        *(f"{name}: not changed" for name in now["change"]),
+        "interrupted: nothing of it is undone; `ray-canal apply` again does the rest",
+    ]
 
 
 def is_change(found: Mapping[str, Any], *, remove: bool) -> bool:

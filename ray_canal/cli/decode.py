@@ -11,6 +11,7 @@ import typer
 
 from ray_canal.cli.first_use import tell_of_first_use
 from ray_canal.cli.options import Tables
+from ray_canal.errors import ConfigError
 
 Files = Annotated[list[Path], typer.Argument(help="Binlog files, in order, or a directory.")]
 Output = Annotated[
@@ -23,6 +24,27 @@ Schema = Annotated[
     Path | None, typer.Option(help="CREATE TABLE statements, used where they fit the rows.")
 ]
 
+_FLAT = ("flat", "flat-entries")
+_ENTRIES, _EVENTS = ("entries", *_FLAT), ("debezium", "avro")
+OF_FORMATS: dict[str, tuple[str, ...]] = {
+    "time_zone": _ENTRIES,
+    "gtid": _ENTRIES,
+    "gtid_set": _ENTRIES,
+    "topic": (*_FLAT, *_EVENTS),
+    "ts": (*_FLAT, *_EVENTS),
+    "decimals": _EVENTS,
+    "schemas": ("debezium",),
+    "partition": _FLAT,
+    "partitions": _FLAT,
+    "partition_hash": _FLAT,
+    "dynamic_topic": _FLAT,
+    "dynamic_topic_partitions": _FLAT,
+    "database_hash": _FLAT,
+    "split_key_changes": _FLAT,
+    "batch_entries": _FLAT,
+    "old": _FLAT,
+}
+"""Options that only these formats use."""
 _QUEUE = "With --format flat and flat-entries"
 
 
@@ -78,7 +100,23 @@ DecimalWay = Annotated[
 ]
 
 
+def refuse_unused(context: typer.Context, format: str) -> None:
+    """Raise ConfigError if an option was given that the format does not use."""
+    for name in context.params:
+        if getattr(context.get_parameter_source(name), "name", "") != "COMMANDLINE":
+            continue
+        formats = OF_FORMATS.get(name, (format,))
+        option = "--" + name.replace("_", "-")
+        if format not in formats:
+            raise ConfigError(
+                f"{option} changes nothing with --format {format}; it is of {', '.join(formats)}"
+            )
+        if name == "gtid_set" and not context.params["gtid"]:
+            raise ConfigError(f"{option} changes nothing without --gtid")
+
+
 def decode(
+    context: typer.Context,
     files: Files,
     format: OutputFormat = Format.json,
     output: Output = None,
@@ -111,6 +149,7 @@ def decode(
     from ray_canal.views.flat import FlatOptions
     from ray_canal.views.routing import Routing
 
+    refuse_unused(context, format.value)
     routing = Routing(
         topic=topic, partition=partition, partitions=partitions, partition_hash=partition_hash,
         dynamic_topic=dynamic_topic, dynamic_topic_partitions=dynamic_topic_partitions,

@@ -8,10 +8,13 @@ has joined, `keep_joined` leaves and joins the cluster that stands at the addres
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +51,7 @@ class _Membership:
     head: str = ""
     node: Any = None
     times: int = 0
+    is_local: bool = False  # begun by this process, and ends with it
 
 
 _ours = _Membership()
@@ -83,7 +87,8 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
                 "one by ray.address in the configuration or by RAY_ADDRESS"
             ) from None
         use_ray_settings()
-        ray.init(address="local", include_dashboard=False, **_QUIET)
+        _init(address="local", include_dashboard=False)
+        _ours.is_local = True
 
 
 def _refuse_without_token(error: ConnectionError) -> None:
@@ -162,11 +167,46 @@ def _join(address: str) -> None:
     if where == "auto" and (found := address_of_auto()) and not _listens(found):
         # Ray notes a head's address in a file, which outlives a head that was killed.
         raise _NobodyListens(f"nobody listens at {found}, where one was started")
-    ray.init(address=where, **_QUIET)
+    _init(address=where)
     _ours.address = address
     _ours.head = ray.get_runtime_context().gcs_address
     _ours.node = joined_node()
     _ours.times += 1
+
+
+def _init(**given: Any) -> None:
+    """Join, or begin, a cluster. Ray takes SIGTERM over, and prints a report of a crash then:
+    whoever had a handler keeps it."""
+    before = signal.getsignal(signal.SIGTERM)
+    ray.init(**given, **_QUIET)
+    if callable(before) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def watching_head(ended: Callable[[bool], None]) -> Iterator[None]:
+    """Call `ended`, in a thread, if meanwhile nobody listens at the head's address any more; it is
+    told whether this process had begun that head. Ray's own calls would wait for a minute, and then
+    end the process."""
+    address, is_local = ray.get_runtime_context().gcs_address, _ours.is_local
+    done = threading.Event()
+
+    def watch() -> None:
+        heard = time.monotonic()
+        while not done.wait(_PAUSE_S):
+            if _listens(address):
+                heard = time.monotonic()
+            elif time.monotonic() - heard > (_PROBE_S if is_local else _HEAD_AWAY_S):
+                ended(is_local)
+                return
+
+    threading.Thread(target=watch, name="watch the head", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+    if is_local and not _listens(address):
+        ended(is_local)
 
 
 def _effective(address: str) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from ray_canal import cli
 from ray_canal.cli.apply import is_change, plan_lines
+from ray_canal.client import apply as client_apply
 
 PLAN: dict[str, Any] = {
     "add": ["audit"],
@@ -52,3 +56,28 @@ def test_a_line_for_each_difference() -> None:
 )  # fmt: skip
 def test_whether_there_is_anything_to_do(plan: Any, remove: bool, wanted: bool) -> None:
     assert is_change(plan, remove=remove) is wanted
+
+
+def test_an_interrupted_apply_says_what_it_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the source of `audit`, which was begun, does not answer."""
+    left = {**PLAN, "add": ["bills"], "change": {"orders": {}}, "same": ["crm", "audit"]}
+    plans = [{**PLAN, "add": ["audit", "bills"]}, left]
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(client_apply, "plan", lambda _: plans.pop(0))
+    monkeypatch.setattr(client_apply, "apply", interrupted)
+    monkeypatch.setattr("ray_canal.sinks.actor.sink_plan", lambda _: {})
+    config = tmp_path / "canal.toml"
+    config.write_text('[[instance]]\ndestination = "audit"\nsource.address = "127.0.0.1:3306"\n')
+    done = CliRunner().invoke(cli.app, ["apply", str(config), "--yes"])
+    assert done.exit_code == 130
+    assert done.output.splitlines()[-4:] == [
+        "audit: begun, and goes on; `ray-canal stop audit` stops it",
+        "bills: not begun",
+        "orders: not changed",
+        "interrupted: nothing of it is undone; `ray-canal apply` again does the rest",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.cli import app
+from ray_canal.cli.decode import OF_FORMATS, decode
 from ray_canal.demo import binlog_files, expected
 from ray_canal.errors import ConfigError
 from tests.golden import GOLDEN, GTIDLOG, split_delimited
@@ -106,3 +108,25 @@ def test_a_wrong_place_is_told_in_a_line() -> None:
     with pytest.raises(ConfigError, match=told) as caught:
         CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--schemas"], "--schemas changes nothing with --format json; it is of debezium"),
+        (["--format", "arrow", "--topic", "t"], "--topic changes nothing with --format arrow"),
+        (["--format", "entries", "--partitions", "2"], "it is of flat, flat-entries"),
+        (["--format", "debezium", "--no-database-hash"], "--database-hash changes nothing"),
+        (["--format", "entries", "--gtid-set", "a:1"], "changes nothing without --gtid"),
+    ],
+)
+def test_an_option_that_the_format_does_not_use_is_refused(options: list[str], reason: str) -> None:
+    done = CliRunner().invoke(app, ["decode", str(binlog_files()[0]), *options])
+    assert isinstance(done.exception, ConfigError)
+    assert reason in str(done.exception)
+
+
+def test_every_option_is_of_all_formats_or_of_those_named() -> None:
+    of_all = {"context", "files", "format", "output", "schema", "lower_case_table_names",
+              "skip_event", "filter"}  # fmt: skip
+    assert set(inspect.signature(decode).parameters) == of_all | set(OF_FORMATS)

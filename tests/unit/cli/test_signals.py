@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from ray_canal.cli.signals import until_signal
+from ray_canal.cli.signals import interrupted_by_sigterm, until_signal
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -34,3 +34,14 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_sigterm_interrupts_a_command() -> None:
+    """While `tail` waits for a source, or `start` does, no event is looked at."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        interrupted_by_sigterm()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)

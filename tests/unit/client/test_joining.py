@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,6 +65,7 @@ def test_a_head_that_was_killed_is_not_waited_for(
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", lambda **how: asked.append(how["address"]))
     monkeypatch.setattr(joining, "address_of_auto", lambda: "127.0.0.1:1")
+    monkeypatch.setattr(joining, "_ours", joining._Membership())
     if local:
         joining.connect_ray()
     else:
@@ -115,3 +120,52 @@ def test_who_asks_of_a_deployment_starts_no_ray(monkeypatch: pytest.MonkeyPatch)
     for ask in asking:
         with pytest.raises(ConfigError, match="no Ray cluster is running here; start one with"):
             ask()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_ray_takes_sigterm_from_nobody_who_listens_to_it(
+    own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's handler prints the report of a crash; and an event that a command waits for was set by
+    no SIGTERM once its client had joined again."""
+
+    def init(**_: object) -> None:
+        signal.signal(signal.SIGTERM, of_ray)
+
+    def of_ray(*_: object) -> None: ...
+
+    def of_caller(*_: object) -> None: ...
+
+    monkeypatch.setattr("ray.init", init)
+    before = signal.signal(signal.SIGTERM, of_caller if own else signal.SIG_DFL)
+    try:
+        joining._init(address="local")
+        assert signal.getsignal(signal.SIGTERM) is (of_caller if own else of_ray)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_the_end_of_the_head_is_told_while_a_call_waits(
+    is_local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A local Ray ends with the group of processes that a supervisor ends: `start` then waited a
+    minute for it."""
+    told, called = [], threading.Event()
+
+    def ended(local: bool) -> None:
+        told.append(local)
+        called.set()
+
+    head = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{head.getsockname()[1]}"
+    context = SimpleNamespace(gcs_address=address)
+    monkeypatch.setattr("ray.get_runtime_context", lambda: context)
+    monkeypatch.setattr(joining, "_ours", joining._Membership(is_local=is_local))
+    monkeypatch.setattr(joining, "_HEAD_AWAY_S", 0.1)
+    monkeypatch.setattr(joining, "_PROBE_S", 0.1)
+    with joining.watching_head(ended):
+        assert not called.wait(0.5)
+        head.close()
+        assert called.wait(30)
+    assert told[0] is is_local
