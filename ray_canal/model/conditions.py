@@ -196,6 +196,17 @@ CONDITIONS = (
         advice="Make room on the disk of store.spill_path, or give it another folder.",
     ),
     Condition(
+        alert="CanalSinkDown",
+        metric="canal_sink_up",
+        compare="==",
+        threshold=0,
+        for_s=300,
+        severity="critical",
+        summary="A sink does not write to its target.",
+        advice="`ray-canal sink status` has its error; fix the target, and it goes on by itself. "
+        "One that has failed is started again by `ray-canal sink start CONFIG NAME`.",
+    ),
+    Condition(
         alert="CanalLagging",
         event="lag",
         find=_lag,
@@ -241,6 +252,18 @@ CONDITIONS = (
         severity="warning",
         summary="Events could not be decoded and are kept as dead letters.",
         advice="`ray-canal redrive CONFIG NAME` decodes them with a version that can.",
+    ),
+    Condition(
+        alert="CanalSinkDeadLetters",
+        metric="canal_sink_dead_letters_total",
+        compare=">",
+        threshold=0,
+        for_s=0,
+        severity="warning",
+        summary="A sink's target refused entries for good; they are kept aside.",
+        advice="`ray-canal sink status` has the last error; docs/how-to/sinks.md says where they "
+        "are.",
+        increase_s=900,
     ),
     Condition(
         alert="CanalErrors",

@@ -7,6 +7,7 @@ problems on its pages and a Grafana board of it. docs/reference/metrics.md expla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -175,7 +176,10 @@ METRICS = (
 
 
 def sink_value(key: str, record: Mapping[str, Any]) -> float | None:
-    """Return the value of a sink's metric; None: the record does not say."""
+    """Return the value of a sink's metric; None: the record does not say. A sink that was stopped,
+    or is at its source's end, is neither up nor down: NaN."""
+    if key == "up" and record["state"] == "stopped":
+        return math.nan
     if key == "up":
         return float(record["state"] in ("running", "paused"))
     return None if record.get(key) is None else float(record[key])

@@ -17,7 +17,7 @@ from ray_canal.console.exposition import exposition
 from ray_canal.console.rules import dashboard, rules
 from ray_canal.destination.status.status_record import DestinationStatus
 from ray_canal.model.conditions import CONDITIONS, Condition
-from ray_canal.model.metrics import METRICS, PREFIX
+from ray_canal.model.metrics import METRICS, PREFIX, sink_value
 from ray_canal.model.reports import PlaceReport, StageReport
 from ray_canal.sinks.runner import SinkStatus
 from tests.record_outages import OUTAGES
@@ -170,8 +170,26 @@ MAY_FIRE_TOO = {
 }
 
 
+OF_SINKS = {"CanalSinkDown", "CanalSinkDeadLetters"}
+"""The recorder runs none; tests/integration/test_sinks_cluster.py has their states."""
+
+
 def test_each_alert_has_a_recorded_outage() -> None:
-    assert set[str]().union(*FIRES.values()) == {condition.alert for condition in CONDITIONS}
+    recorded = set[str]().union(*FIRES.values())
+    assert recorded == {condition.alert for condition in CONDITIONS} - OF_SINKS
+    about = {c.alert for c in CONDITIONS if c.metric.startswith("canal_sink_")}
+    assert about == OF_SINKS
+
+
+def test_a_sink_that_waits_or_has_failed_is_down_and_a_paused_one_is_not() -> None:
+    (down,) = (condition for condition in CONDITIONS if condition.alert == "CanalSinkDown")
+    for state, is_down in (
+        ("running", False), ("paused", False), ("waiting", True), ("failed", True),
+        ("stopped", False),
+    ):  # fmt: skip
+        value = sink_value("up", {"state": state})
+        assert value is not None
+        assert down.beyond(value) is is_down
 
 
 def test_promtool_fires_in_recorded_outages_what_is_wrong_and_nothing_else(
