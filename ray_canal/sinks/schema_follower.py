@@ -32,11 +32,12 @@ class TableName(NamedTuple):
 
 
 class TargetTable(NamedTuple):
-    """A table as the target has it: columns in order, and those of its primary key (None: tables
-    have no keys there)."""
+    """A table as the target has it: columns in order, those of its primary key (None: tables have
+    no keys there), and those that the target computes itself."""
 
     columns: tuple[str, ...]
     key: tuple[str, ...] | None
+    generated: tuple[str, ...] = ()
 
 
 class ColumnSpec(NamedTuple):
@@ -186,7 +187,8 @@ class SchemaFollower:
         return [
             column.name
             for column in columns
-            if column not in missing or self._policy.schema_change != "ignore"
+            if (column not in missing or self._policy.schema_change != "ignore")
+            and (column.name not in found.generated or column.is_key)
         ]
 
     def _add(
@@ -287,20 +289,29 @@ class SchemaFollower:
         name = self.name(change.schema, change.table)
         if change.kind == ERASE or (change.kind == RENAME and step.meta is None):
             return
-        self.claim(name, change.schema, change.table)
+        is_known = bool(self._tables.source_of(name))
+        if is_known:
+            self.claim(name, change.schema, change.table)
         if change.kind == TRUNCATE:
             if self._tables.find(name) is not None:
                 self._begin()
                 self._tables.empty(name)
         elif step.meta is not None and change.arrow_schema is not None:
-            self._alter(name, step.meta, change)
+            self._alter(name, step.meta, change, is_known)
+        self.claim(name, change.schema, change.table)
 
-    def _alter(self, name: TableName, meta: TableMeta, change: TableChange) -> None:
+    def _alter(
+        self, name: TableName, meta: TableMeta, change: TableChange, is_known: bool
+    ) -> None:
+        """`is_known`: the target's table was followed before, so it was not made by hand for
+        this one."""
         key = [column.name for column in meta.columns if column.is_key]
         columns = _specs(change.arrow_schema, meta, key)
         found = self._tables.find(name)
-        if change.is_new and found is not None and self._tables.has_rows(name):
-            found = self._emptied(name, found, columns)
+        if change.is_new and found is not None:
+            is_another = is_known and not _can_become(found, columns, key)
+            if is_another or self._tables.has_rows(name):
+                found = self._emptied(name, found, columns)
         if not key and self._policy.without_key != "rows":
             return  # what to do is decided when rows come
         self._fit(name, columns, key)
@@ -351,6 +362,13 @@ class SchemaFollower:
             return None
         self._tables.empty(name)
         return found
+
+
+def _can_become(found: TargetTable, columns: Sequence[ColumnSpec], key: Sequence[str]) -> bool:
+    """Return whether adding columns, or removing some, makes a table that has this key of it."""
+    names = {column.name for column in columns}
+    has_key = found.key is None or not key or set(found.key) == set(key)
+    return has_key and (names <= set(found.columns) or set(found.columns) <= names)
 
 
 def _specs(schema: pa.Schema, meta: TableMeta | None, key: Iterable[str]) -> list[ColumnSpec]:

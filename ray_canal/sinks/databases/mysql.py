@@ -16,12 +16,20 @@ from hashlib import sha256
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pymysql.err import DataError, IntegrityError, MySQLError
 
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
 from ray_canal.sinks.databases.mysql_literals import comparable, tuples
 from ray_canal.sinks.databases.mysql_rights import Need, missing_rights
+from ray_canal.sinks.databases.mysql_types import (
+    KEY_TEXT,
+    canonical_type,
+    has_no_empty_label,
+    mysql_type,
+    shown,
+)
 from ray_canal.sinks.databases.port import SqlDatabase, close_quietly, in_key_order
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
@@ -42,10 +50,18 @@ _KEY_COLLATIONS = (
 space at the end for none."""
 _STATEMENT_BYTES_MAX = 4 << 20
 _STATEMENT_ROWS_MAX = 5000
-_RETRY = {1205, 1213, 1317, 1053, 1040, 1290, 1836, 2006, 2013, 2055, 3024, 3100, 4031}
-"""Lock waits and deadlocks, servers that stop or are read-only for a while, lost connections."""
+_RETRY = {
+    1205, 1206, 1213, 1317, 1053, 1040, 1203, 1226, 1290, 1792, 1836, 1927, 1969, 2006, 2013, 2055,
+    3024, 3100, 3101, 3572, 4031, 1047, 1180, 1021, 1026, 1030, 1037, 1038, 1041, 1114, 1135,
+}  # fmt: skip
+"""Lock waits and deadlocks, servers that stop or are read-only for a while, lost connections,
+groups and Galera nodes that are not ready, disks that are full, too little memory."""
 _POISON = {1048, 1062, 1264, 1265, 1292, 1366, 1406, 1416, 3140, 3819, 4025, 1690}
-_SCHEMA = {1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101}
+_SCHEMA = {
+    1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101, 1049, 1059, 1067, 1103, 1113, 1115, 1117, 1163,
+    1170, 1253, 1273, 1288, 1347, 1364, 1471, 1906, 3105,
+}  # fmt: skip
+_GENERATED = re.compile("virtual|stored|persistent")
 
 
 class _Login(SourceConfig):
@@ -63,7 +79,9 @@ class MySqlDatabase(SqlDatabase):
         self._renamed = ""
         self._connection: Any = None
         self._bytes_max = _STATEMENT_BYTES_MAX
+        self._packet = 0
         self._delete_first: dict[TableName, bool] = {}
+        self._labels: dict[TableName, set[str]] = {}
         self._key_collations: dict[str, str] = {}
 
     def connect(self) -> None:
@@ -86,7 +104,8 @@ class MySqlDatabase(SqlDatabase):
         if config.senders > 1:  # else one waits for keys that another looked for and did not find
             self._run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         ((packet,),) = self._run("SELECT @@max_allowed_packet")
-        self._bytes_max = min(_STATEMENT_BYTES_MAX, int(packet) // 2)
+        self._packet = int(packet)
+        self._bytes_max = min(_STATEMENT_BYTES_MAX, self._packet // 2)
         self._key_collations = dict(self._run(_KEY_COLLATIONS))
         self._folds_case = self._run("SELECT @@lower_case_table_names")[0][0] != 0
 
@@ -153,7 +172,7 @@ class MySqlDatabase(SqlDatabase):
     def find(self, name: TableName) -> TargetTable | None:
         of_table = "WHERE table_schema = %s AND table_name = %s"
         columns = self._run(
-            "SELECT column_name, column_key FROM information_schema.columns"
+            "SELECT column_name, column_key, extra, column_type FROM information_schema.columns"
             f" {of_table} ORDER BY ordinal_position",
             *name,
         )
@@ -165,8 +184,16 @@ class MySqlDatabase(SqlDatabase):
             *name,
         )
         self._delete_first[name] = bool(uniques[0][0])
-        key = tuple(str(column) for column, kind in columns if kind == "PRI")
-        return TargetTable(tuple(str(column) for column, _ in columns), key)
+        self._labels[name] = {
+            str(column)
+            for column, kind, _, declared in columns
+            if kind != "PRI" and has_no_empty_label(shown(declared))
+        }
+        return TargetTable(
+            tuple(str(row[0]) for row in columns),
+            tuple(str(row[0]) for row in columns if row[1] == "PRI"),
+            tuple(str(row[0]) for row in columns if _GENERATED.search(shown(row[2]))),
+        )
 
     def tells_keys(self, name: TableName) -> bool:
         rows = self._run(
@@ -174,7 +201,7 @@ class MySqlDatabase(SqlDatabase):
             " AND table_name = %s AND column_key = 'PRI' AND collation_name IS NOT NULL",
             *name,
         )
-        in_bytes = all(_shown(row[0]).endswith("bin") for row in rows)
+        in_bytes = all(shown(row[0]).endswith("bin") for row in rows)
         return in_bytes and not self._delete_first.get(name, True)
 
     def missing_rights(self, names: Sequence[TableName], changes: bool) -> list[str]:
@@ -213,7 +240,7 @@ class MySqlDatabase(SqlDatabase):
             column
             for column in columns
             if column.declared
-            and canonical_type(_shown(kinds[column.name])) != canonical_type(column.declared)
+            and canonical_type(shown(kinds[column.name])) != canonical_type(column.declared)
         ]
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
@@ -282,11 +309,14 @@ class MySqlDatabase(SqlDatabase):
 
     def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None:
         """Write rows by their key. Where the table has other unique keys, they are removed first:
-        an upsert would take any of those for the row that is meant. A TIMESTAMP in the key is
-        written, too: else a server before MySQL 8 may set it to the time now."""
+        an upsert would take any of those for the row that is meant; a row that meets another one by
+        such a key is refused. A TIMESTAMP in the key is written, too: else a server before MySQL 8
+        may set it to the time now."""
+        replaces = bool(key)
         if key and self._delete_first.get(name, True):
             self.delete(name, rows.select(list(key)))
-        rows = in_key_order(rows, key)
+            replaces = False
+        rows = self._with_labels(name, in_key_order(rows, key))
         columns = [_quoted(column) for column in rows.column_names]
         start = f"INSERT INTO {_named(name)} ({', '.join(columns)}) VALUES "
         rest = [
@@ -295,11 +325,22 @@ class MySqlDatabase(SqlDatabase):
             if field.name not in key or pa.types.is_timestamp(field.type)
         ] or columns[:1]
         updates = ", ".join(f"{column} = VALUES({column})" for column in rest)
-        end = f" ON DUPLICATE KEY UPDATE {updates}" if key else ""
+        end = f" ON DUPLICATE KEY UPDATE {updates}" if replaces else ""
         for values in tuples(rows, self._bytes_max, _STATEMENT_ROWS_MAX):
             self._run(start.encode() + values + end.encode())
 
+    def _with_labels(self, name: TableName, rows: pa.Table) -> pa.Table:
+        """Return rows with NULL for a value of an ENUM that is none of its labels, which reads as
+        an empty text: a strict server does not take it."""
+        for column in self._labels.get(name, set()) & set(rows.column_names):
+            values = rows[column]
+            if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+                none = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
+                rows = rows.set_column(rows.column_names.index(column), column, none)
+        return rows
+
     def delete_like(self, name: TableName, rows: pa.Table) -> None:
+        rows = self._with_labels(name, rows)
         conditions = [_has_values(column, rows[column]) for column in rows.column_names]
         start = f"DELETE FROM {_named(name)} WHERE ".encode()
         for row in zip(*conditions, strict=True):
@@ -310,7 +351,7 @@ class MySqlDatabase(SqlDatabase):
         key."""
         kind = column.declared or mysql_type(column.kind, column.is_key)
         charset = column.charset
-        if not column.declared and kind == _KEY_TEXT:
+        if not column.declared and kind == KEY_TEXT:
             charset = "utf8mb4"
         is_text = kind.lower() != "json"  # in MariaDB a text, but without a word on its charset
         text = ""
@@ -324,6 +365,12 @@ class MySqlDatabase(SqlDatabase):
         """Run one statement. Raises SinkError."""
         if self._connection is None:
             raise SinkError("the target is not connected", "retry")
+        if isinstance(sql, bytes) and len(sql) >= self._packet:  # it would end the connection
+            raise SinkError(
+                f"target: a row takes a statement of {len(sql)} bytes, and the server's"
+                f" max_allowed_packet is {self._packet}: raise it there, and start again",
+                "poison",
+            )
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(sql, values or None)
@@ -344,8 +391,8 @@ def _translated(error: MySQLError, sql: str | bytes) -> SinkError:
         kind = "poison"
     elif number in _SCHEMA:
         kind = "schema"
-    shown = sql if isinstance(sql, str) else sql[:120].decode("utf-8", "replace")
-    return SinkError(f"target: {text} ({number}), at {shown[:120]}", kind)
+    told = sql if isinstance(sql, str) else sql[:120].decode("utf-8", "replace")
+    return SinkError(f"target: {text} ({number}), at {told[:120]}", kind)
 
 
 def _quoted(name: str) -> str:
@@ -365,51 +412,3 @@ def _has_values(name: str, values: pa.ChunkedArray) -> list[bytes]:
     if pa.types.is_string(kind) or pa.types.is_dictionary(kind) or is_set:
         start, end = f"CAST(CAST({column} AS CHAR) AS BINARY) <=> CAST(".encode(), b" AS BINARY)"
     return [start + text + end for text in comparable(values).to_pylist()]
-
-
-_SYNONYMS = {
-    "numeric": "decimal", "dec": "decimal", "fixed": "decimal", "real": "double",
-    "double precision": "double", "integer": "int", "bool": "tinyint(1)", "boolean": "tinyint(1)",
-}  # fmt: skip
-
-
-def canonical_type(declared: str) -> str:
-    """Return a type's text as servers show it, so far as numbers have several names. How wide an
-    integer is shown is no part of it: MySQL 8 shows no widths, others do."""
-    text = re.sub(r"\s*([(),])\s*", r"\1", " ".join(declared.lower().split()))
-    word = re.match(r"[a-z]+(?: precision)?", text)
-    if word is not None:
-        text = _SYNONYMS.get(word[0], word[0]) + text[word.end() :]
-    text = re.sub(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)", r"\1 ", text).strip()
-    text = re.sub(r"^decimal(?!\()", "decimal(10,0)", text)
-    return re.sub(r"^decimal\((\d+)\)", r"decimal(\1,0)", text)
-
-
-def _shown(kind: object) -> str:
-    return str(kind.decode() if isinstance(kind, bytes) else kind).lower()
-
-
-_KEY_TEXT = "VARCHAR(255)"
-_INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
-
-
-def mysql_type(kind: pa.DataType, is_key: bool = False) -> str:
-    """Return MySQL's type for Arrow's, of a column that no declaration is known of."""
-    types = pa.types
-    if types.is_integer(kind):
-        return _INTEGERS[int(kind.bit_width)] + " UNSIGNED" * bool(types.is_unsigned_integer(kind))
-    if types.is_floating(kind):
-        return "DOUBLE" if kind.bit_width == 64 else "FLOAT"
-    if types.is_decimal(kind):
-        return f"DECIMAL({kind.precision},{kind.scale})"
-    if types.is_boolean(kind):
-        return "TINYINT(1)"
-    if types.is_date(kind):
-        return "DATE"
-    if types.is_timestamp(kind):
-        return "DATETIME(6)"
-    if types.is_duration(kind):
-        return "TIME(6)"
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_list(kind):
-        return "VARBINARY(255)" if is_key else "LONGBLOB"
-    return _KEY_TEXT if is_key else "LONGTEXT"

@@ -138,7 +138,8 @@ class PostgresDatabase(TransactionalDatabase):
 
     def find(self, name: TableName) -> TargetTable | None:
         columns = self._run(
-            "SELECT a.attname, coalesce(a.attnum = ANY (i.indkey), false) FROM pg_attribute a"
+            "SELECT a.attname, coalesce(a.attnum = ANY (i.indkey), false),"
+            " coalesce(to_jsonb(a) ->> 'attgenerated', '') <> '' FROM pg_attribute a"
             " LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary"
             " WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped"
             " ORDER BY a.attnum",
@@ -152,8 +153,11 @@ class PostgresDatabase(TransactionalDatabase):
             _named(name),
         )
         self._delete_first[name] = bool(uniques[0][0])
-        key = tuple(str(column) for column, is_key in columns if is_key)
-        return TargetTable(tuple(str(column) for column, _ in columns), key)
+        return TargetTable(
+            tuple(str(row[0]) for row in columns),
+            tuple(str(row[0]) for row in columns if row[1]),
+            tuple(str(row[0]) for row in columns if row[2]),
+        )
 
     def tells_keys(self, name: TableName) -> bool:
         """See Database. Keys of citext, or of a collation that is not deterministic, meet by more
@@ -294,7 +298,10 @@ class PostgresDatabase(TransactionalDatabase):
             updates = ", ".join(f"{column} = excluded.{column}" for column in rest)
             end = f" ON CONFLICT ({', '.join(map(_quoted, key))}) DO "
             end += f"UPDATE SET {updates}" if rest else "NOTHING"
-        self._run(f"INSERT INTO {_named(name)} ({listed}) SELECT {listed} FROM {staged}{end}")
+        given = "OVERRIDING SYSTEM VALUE"  # also what an identity column would count itself
+        self._run(
+            f"INSERT INTO {_named(name)} ({listed}) {given} SELECT {listed} FROM {staged}{end}"
+        )
 
     def delete_like(self, name: TableName, rows: pa.Table) -> None:
         """Rows are compared as records, which can be hashed and in which NULL equals NULL."""

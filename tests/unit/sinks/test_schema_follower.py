@@ -19,7 +19,7 @@ from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.column_type import column_meta
 from ray_canal.sinks.databases.duckdb import DuckDatabase
 from ray_canal.sinks.databases.mirror import DatabaseFollower
-from ray_canal.sinks.databases.mysql import canonical_type
+from ray_canal.sinks.databases.mysql_types import canonical_type, has_no_empty_label
 from ray_canal.sinks.lakes.lake import LakeFollower
 from ray_canal.sinks.open import lake_of
 from ray_canal.sinks.port import Changed, SinkError
@@ -82,6 +82,22 @@ def test_a_new_table_has_no_rows_of_the_old_one(database: DuckDatabase) -> None:
     assert found is not None
     assert found.columns == ("id", "v0", "v1")
     assert rows_of(database, "t") == []
+
+
+def test_an_empty_table_of_other_columns_goes_unless_it_was_made_by_hand(
+    database: DuckDatabase,
+) -> None:
+    shop = follower(database)
+    shop.follow([altered("t", is_new=True)])
+    database._run("ALTER TABLE shop.s.t RENAME COLUMN v0 TO other")
+    shop.follow([altered("t", is_new=True)])  # DROP and CREATE at the source
+    found = database.find(TableName("s", "t"))
+    assert found is not None
+    assert found.columns == ("id", "v0")
+    database._run("CREATE TABLE shop.s.mine (id INT, other INT)")
+    for _ in range(2):  # it is not known to be followed by having been refused
+        with pytest.raises(SinkError, match="and no other any more"):
+            shop.follow([altered("mine", is_new=True)])
 
 
 def test_renamed_tables_take_the_place_of_those_that_are_gone(database: DuckDatabase) -> None:
@@ -187,3 +203,14 @@ def at(position: int, step: Changed) -> Changed:
 )  # fmt: skip
 def test_canonical_types(declared: str, shown: str) -> None:
     assert canonical_type(declared) == shown
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ("enum('a','b')", True), ("enum('','b')", False), ("enum('a','')", False),
+        ("enum('it''s','b')", True), ("set('a')", False), ("int", False),
+    ],
+)  # fmt: skip
+def test_an_enum_that_has_no_empty_label(declared: str, told: bool) -> None:
+    assert has_no_empty_label(declared) == told

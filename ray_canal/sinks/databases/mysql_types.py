@@ -1,0 +1,58 @@
+"""Types of columns as MySQL and MariaDB show and take them."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+KEY_TEXT = "VARCHAR(255)"
+_INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+_SYNONYMS = {
+    "numeric": "decimal", "dec": "decimal", "fixed": "decimal", "real": "double",
+    "double precision": "double", "integer": "int", "bool": "tinyint(1)", "boolean": "tinyint(1)",
+}  # fmt: skip
+
+
+def canonical_type(declared: str) -> str:
+    """Return a type's text as servers show it, so far as numbers have several names. How wide an
+    integer is shown is no part of it: MySQL 8 shows no widths, others do."""
+    text = re.sub(r"\s*([(),])\s*", r"\1", " ".join(declared.lower().split()))
+    word = re.match(r"[a-z]+(?: precision)?", text)
+    if word is not None:
+        text = _SYNONYMS.get(word[0], word[0]) + text[word.end() :]
+    text = re.sub(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)", r"\1 ", text).strip()
+    text = re.sub(r"^decimal(?!\()", "decimal(10,0)", text)
+    return re.sub(r"^decimal\((\d+)\)", r"decimal(\1,0)", text)
+
+
+def has_no_empty_label(declared: str) -> bool:
+    """Return whether it is an ENUM none of whose labels is the empty text."""
+    return declared.startswith("enum(") and not re.search(r"[(,]''[,)]", declared)
+
+
+def shown(kind: object) -> str:
+    """Return a text of information_schema, which some servers give as bytes, in lower case."""
+    return str(kind.decode() if isinstance(kind, bytes) else kind).lower()
+
+
+def mysql_type(kind: pa.DataType, is_key: bool = False) -> str:
+    """Return MySQL's type for Arrow's, of a column that no declaration is known of."""
+    types = pa.types
+    if types.is_integer(kind):
+        return _INTEGERS[int(kind.bit_width)] + " UNSIGNED" * bool(types.is_unsigned_integer(kind))
+    if types.is_floating(kind):
+        return "DOUBLE" if kind.bit_width == 64 else "FLOAT"
+    if types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if types.is_boolean(kind):
+        return "TINYINT(1)"
+    if types.is_date(kind):
+        return "DATE"
+    if types.is_timestamp(kind):
+        return "DATETIME(6)"
+    if types.is_duration(kind):
+        return "TIME(6)"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_list(kind):
+        return "VARBINARY(255)" if is_key else "LONGBLOB"
+    return KEY_TEXT if is_key else "LONGTEXT"

@@ -1,0 +1,145 @@
+"""What a mirror's tables refuse, and tables that were made by hand: nothing is lost in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.in_process_sink import runner_of, running, sink_config, until
+from tests.integration.test_mysql_mirror import Shop, shop_of
+from tests.servers import Server
+from tests.servers.postgres import PostgresServer
+
+
+@pytest.fixture
+def shop(mysql97: Server, tmp_path: Path) -> Iterator[Shop]:
+    yield from shop_of(mysql97, tmp_path)
+
+
+def to_mysql(shop: Shop, **more: Any) -> Any:
+    mirror = {
+        "address": shop.server.address,
+        "username": "root",
+        "database": shop.copy,
+        "cursor_database": f"{shop.copy}_canal",
+    }
+    tables = rf"{shop.source}\..*"
+    return runner_of(sink_config("mysql", mirror=mirror, tables=tables, **more))
+
+
+def test_what_a_table_refuses_is_among_the_dead_letters(shop: Shop) -> None:
+    """A value of another row's in the target's own unique key, a row beyond max_allowed_packet, a
+    column that has to have a value: the first had taken the other row's place."""
+    shop.server.execute(
+        f"CREATE DATABASE {shop.copy}", f"USE {shop.copy}",
+        "CREATE TABLE one (id INT PRIMARY KEY, mail VARCHAR(9) COLLATE utf8mb4_general_ci UNIQUE)",
+        "CREATE TABLE needs (id INT PRIMARY KEY, must INT NOT NULL)",
+    )  # fmt: skip
+    dead = shop.folder / "dead.jsonl"
+    with shop.server.with_global("max_allowed_packet", str(4 << 20)):
+        runner = to_mysql(shop, dead_letters=str(dead))
+        shop.run(
+            "CREATE TABLE one (id INT PRIMARY KEY, mail VARCHAR(9))",
+            "INSERT INTO one VALUES (1,'a'),(3,'c')",
+            "INSERT INTO one VALUES (2,'A')",
+            "CREATE TABLE needs (id INT PRIMARY KEY)",
+            "INSERT INTO needs VALUES (1)",
+            "CREATE TABLE large (id INT PRIMARY KEY, b LONGBLOB)",
+            "INSERT INTO large VALUES (1, REPEAT('x', 2200000))",  # its digits are twice as many
+            "INSERT INTO large VALUES (2, 'y')",
+        )
+        with shop.destination(), running(runner):
+            until(lambda: shop.rows(shop.copy, "large") == [(2, b"y")] if ready(shop) else False)
+    assert shop.rows(shop.copy, "one") == [(1, "a"), (3, "c")]
+    letters = [json.loads(line) for line in dead.read_text().splitlines()]
+    assert {letter["table"] for letter in letters} == {"one", "needs", "large"}
+    assert [row["after"]["id"] for letter in letters for row in letter["rows"]].count(2) == 1
+    assert any("max_allowed_packet" in letter["error"] for letter in letters)
+    aside = json.loads((shop.folder / "dead.jsonl.tables.json").read_text())
+    assert list(aside) == [f"{shop.source}.needs"]
+
+
+def ready(shop: Shop) -> bool:
+    return bool(shop.server.execute(f"SHOW TABLES FROM {shop.copy} LIKE 'large'"))
+
+
+def test_a_table_that_is_full_is_waited_for(shop: Shop) -> None:
+    """As on a disk that is full: it had ended the sink."""
+    shop.server.execute(
+        f"CREATE DATABASE {shop.copy}", f"USE {shop.copy}", "SET max_heap_table_size = 16384",
+        "CREATE TABLE t (id INT PRIMARY KEY, b CHAR(200)) ENGINE=MEMORY",
+    )  # fmt: skip
+    shop.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, b CHAR(200))", "SET cte_max_recursion_depth = 4000",
+        "INSERT INTO t WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n"
+        " WHERE n < 3000) SELECT n, 'x' FROM n",
+    )  # fmt: skip
+    runner = to_mysql(shop)
+    with shop.destination(), running(runner):
+        until(lambda: runner.status.retries)
+        assert "full" in runner.status.error
+        shop.server.execute(f"ALTER TABLE {shop.copy}.t ENGINE=InnoDB")
+        until(lambda: shop.is_mirrored("t"))
+
+
+def test_generated_columns_values_that_are_no_label_and_tables_that_come_again(shop: Shop) -> None:
+    """A table that was made as the source's is computes them itself. An ENUM's value that is none
+    of its labels is NULL, as a date that there is not. A table that comes again with another
+    key and other columns, while it is empty, is made again."""
+    body = "(id INT PRIMARY KEY, n INT, s INT AS (n + 1) STORED, v INT AS (n + 2))"
+    shop.server.execute(f"CREATE DATABASE {shop.copy}", f"CREATE TABLE {shop.copy}.made {body}")
+    shop.run(
+        "SET SESSION sql_mode = ''",
+        f"CREATE TABLE made {body}",
+        "INSERT INTO made (id, n) VALUES (1, 1), (2, 2)",
+        "UPDATE made SET n = 7 WHERE id = 2",
+        "CREATE TABLE labels (id INT PRIMARY KEY, e ENUM('a','it''s'), f ENUM('','b'))",
+        "INSERT INTO labels VALUES (1,'a',''),(2,'none','none'),(3,NULL,'b')",
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT)",
+        "INSERT INTO t VALUES (1, 1)",
+        "DELETE FROM t",
+        "DROP TABLE t",
+        "CREATE TABLE t (id INT, b INT PRIMARY KEY, c INT)",
+        "INSERT INTO t VALUES (1, 2, 3)",
+    )
+    with shop.destination(), running(to_mysql(shop)):
+        until(lambda: shop.is_mirrored("made", "t"))
+        until(lambda: bool(shop.server.execute(f"SHOW TABLES FROM {shop.copy} LIKE 'labels'")))
+        until(lambda: len(shop.rows(shop.copy, "labels")) == 3)
+    assert shop.rows(shop.copy, "labels") == [(1, "a", ""), (2, None, ""), (3, None, "b")]
+
+
+def test_generated_and_identity_columns_of_postgres(
+    mysql97: Server, postgres: PostgresServer, shop: Shop
+) -> None:
+    postgres.execute(
+        f"CREATE SCHEMA {shop.copy}",
+        f"CREATE TABLE {shop.copy}.t (id INT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n INT,"
+        " s INT GENERATED ALWAYS AS (n + 1) STORED)",
+    )
+    shop.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, n INT, s INT AS (n + 1))",
+        "INSERT INTO t (id, n) VALUES (1, 1), (5, 2)",
+        "UPDATE t SET n = 7 WHERE id = 5",
+    )
+    mirror = {
+        "address": postgres.address,
+        "username": "postgres",
+        "database": shop.copy,
+        "cursor_database": f"{shop.copy}_canal",
+    }
+    config = sink_config("postgres", mirror=mirror, tables=rf"{shop.source}\..*")
+
+    def rows() -> Any:
+        return sorted(postgres.execute(f"SELECT * FROM {shop.copy}.t"))
+
+    try:
+        with shop.destination(), running(runner_of(config)):
+            until(lambda: rows() == [(1, 1, 2), (5, 7, 8)])
+    finally:
+        ours = (shop.copy, f"{shop.copy}_canal")
+        postgres.execute(*(f"DROP SCHEMA IF EXISTS {each} CASCADE" for each in ours))
