@@ -309,24 +309,24 @@ class Session:
     # --- what became of what `next` handed out --------------------------------------------------
 
     def admit(self) -> bytes:
-        """The login was right."""
+        """Answer a login that was right: requests may follow."""
         self.state = State.SERVING
         self._frames.bytes_max = self._packet_bytes_max
         return packets.acknowledged()
 
     def deny(self, message: str) -> bytes:
-        """The login was wrong: the connection ends."""
+        """Answer a login that was wrong, and end the connection."""
         return self._end(message).data
 
     def done(self, request: Request) -> bytes:
-        """The request was carried out. A Get with entries is answered by the caller."""
+        """Answer a request that was carried out. A Get with entries is answered by the caller."""
         if isinstance(request, Ack | Rollback):
             return b""
         return packets.no_messages() if isinstance(request, Get) else packets.acknowledged()
 
     def failed(self, message: str, *, close: bool = False) -> bytes:
-        """The request could not be carried out. `close`: nor can any later one of this
-        connection."""
+        """Answer a request that could not be carried out. `close`: end the connection, as no later
+        one can be."""
         if close:
             return self._end(message).data
         return packets.refused(SOMETHING_WRONG, message)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -78,6 +79,11 @@ def connect(config: SourceConfig) -> Any:
             RuntimeError
         ) as error:  # PyMySQL lacks an optional package for an authentication plugin
             raise AuthenticationFailed(f"{_who(config)}: {error}") from None
+        except UnicodeError:
+            text = f"{config.section}.address {config.address!r}: no host has such a name"
+            raise ConfigError(text) from None
+        except (AssertionError, LookupError, ValueError, struct.error) as error:
+            raise _no_mysql(config, str(error)) from None
     if config.tls.mode not in ("disabled", "preferred") and not is_encrypted(connection):
         connection.close()
         raise ConnectionLost(
@@ -178,6 +184,8 @@ def server_error(
         return ConnectionLost(f"{who}: {text} ({code})")
     if code == _NO_TLS:
         return ConnectionLost(f"{who}: {text} ({code}); {section}.tls.mode is {config.tls.mode!r}")
+    if "Packet sequence number" in text and not logged_in:
+        return _no_mysql(config, text)
     if "[SSL:" in text:
         return ConnectionLost(
             f"{who}: {text} ({code}); {section}.tls.ca names the file with the authority that has "
@@ -222,6 +230,13 @@ def _binlog_error(who: str, text: str) -> CanalError:
     if "shutting down" in low or "server shutdown" in low:
         return ConnectionLost(f"{who}: {text} (1236)")
     return SourceError(f"{who}: {text} (1236)")
+
+
+def _no_mysql(config: SourceConfig, text: str) -> ConnectionLost:
+    return ConnectionLost(
+        f"{_who(config)}: what answers does not speak MySQL's protocol ({text}); see the port in "
+        f"{config.section}.address"
+    )
 
 
 def _who(config: SourceConfig) -> str:

@@ -113,11 +113,12 @@ class MomentRun(SnapshotRun):
             return
         self.waits_for = ""
         place = placer.here(((CHUNK, f"{read.table.meta.full_name}/{count}"),))
-        info, payload = await asyncio.to_thread(self._at, read, place)
+        info, payload = await asyncio.to_thread(self._placed, read, place)
         await placer.put(info, payload, table=number, ordinals=read.rows + 1)
         await self.home.changed.wake()
 
-    def _at(self, read: RowsRead, place: LogPlace) -> tuple[ChunkInfo, Payload]:
+    def _placed(self, read: RowsRead, place: LogPlace) -> tuple[ChunkInfo, Payload]:
+        """Return rows as a chunk at a place of the log; a large one is kept in shared memory."""
         info, payload = read.at(place)
         if isinstance(payload, DecodedChunk) and payload.arena.size > SMALL_CHUNK_BYTES:
             payload = self._runtime.keep(payload)

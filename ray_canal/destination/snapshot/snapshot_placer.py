@@ -165,7 +165,7 @@ class SnapshotPlacer:
     # --- rows ------------------------------------------------------------------------------------
 
     def begin(self, planned: PlannedRange) -> None:
-        """A range is about to be read."""
+        """Note that a range is about to be read: from now on, changes of its keys count."""
         self._sequencer.begin(planned.order.number)
 
     async def add(self, planned: PlannedRange, reader: RowReaderHandle, read: RangeRead) -> None:

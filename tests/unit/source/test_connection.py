@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ray_canal.config import SourceConfig
-from ray_canal.errors import AuthenticationFailed, CanalError, ConnectionLost, PrivilegeMissing
-from ray_canal.source.connection import server_error
+from ray_canal.errors import (
+    AuthenticationFailed,
+    CanalError,
+    ConfigError,
+    ConnectionLost,
+    PrivilegeMissing,
+)
+from ray_canal.source.connection import connect, server_error
 
 VERIFY = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate"
 
@@ -47,3 +57,41 @@ def test_a_user_that_must_have_tls_is_thought_of(mode: Any) -> None:
     assert ("REQUIRE SSL" in str(server_error(source, 1045, "Access denied"))) == (
         mode != "required"
     )
+
+
+@contextlib.contextmanager
+def answering(greeting: bytes) -> Iterator[str]:
+    """The address of something that greets whoever connects once, and ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            peer, _ = listener.accept()
+            with peer, contextlib.suppress(OSError):
+                peer.sendall(greeting)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(60)
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b"SSH-2.0-OpenSSH_9.2p1\r\n",
+        b"-ERR unknown command\r\n",
+        bytes(200),
+        b"\x05\x00\x00\x00\x0a8.0.",
+    ],
+)
+def test_what_listens_and_is_no_mysql_is_told(greeting: bytes) -> None:
+    """PyMySQL let an IndexError through, or told of sequence numbers."""
+    with answering(greeting) as address, pytest.raises(ConnectionLost, match="speak MySQL's proto"):
+        connect(SourceConfig(address=address, username="canal"))
+
+
+@pytest.mark.parametrize("host", ["db..example", "x" * 64 + ".example"])
+def test_a_name_that_no_host_has_is_told(host: str) -> None:
+    """The resolver's own encoding refuses it, with a UnicodeError."""
+    with pytest.raises(ConfigError, match=r"source\.address.*no host"):
+        connect(SourceConfig(address=f"{host}:3306", username="canal"))
