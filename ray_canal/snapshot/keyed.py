@@ -30,7 +30,7 @@ from ray_canal.snapshot.prepared import not_seen
 from ray_canal.snapshot.read_views import gtid_at
 from ray_canal.snapshot.result import ResultReader
 from ray_canal.snapshot.session import close, open_session
-from ray_canal.snapshot.tables import SnapshotTable, choose_tables
+from ray_canal.snapshot.tables import SnapshotTable, choose_tables, refuse_keyless
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.source.connection import query
@@ -107,12 +107,7 @@ class KeyedSnapshot:
         self.position = self._changes.reached
 
     def _refuse(self) -> None:
-        without = [table.meta.full_name for table in self.tables if not table.key]
-        if without:
-            raise ConfigError(
-                f"{', '.join(without)}: no primary key, and no unique one that is never NULL, so "
-                'rows cannot be told apart; read it with mode "consistent"'
-            )
+        refuse_keyless(self.tables, 'read it with mode "consistent"')
         image = (self._catalog.variable("binlog_row_image") or "FULL").upper()
         if image != "FULL":
             raise ServerSettingRefused(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import ConfigError, ServerSettingRefused, TableMetaMismatch
+from ray_canal.errors import ServerSettingRefused, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_ledger import Border, TableLedger
@@ -19,13 +19,21 @@ from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.prepared import not_seen
 from ray_canal.snapshot.row_reader import RangeOrder, other_server
 from ray_canal.snapshot.session import close, open_session
-from ray_canal.snapshot.tables import SnapshotTable, narrowed, one_table, wanted_tables
+from ray_canal.snapshot.tables import (
+    SnapshotTable,
+    narrowed,
+    one_table,
+    refuse_keyless,
+    wanted_tables,
+)
 from ray_canal.snapshot.visibility import wait_until_visible
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.source.connection import query
 
 logger = logging.getLogger(__name__)
+
+_ADVICE = "leave it out, or read all tables as of one moment: `--mode consistent`, snapshot.mode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +72,7 @@ class SnapshotPlan:
                     "GLOBAL binlog_row_image = FULL"
                 )
             replicated = self._streamed if config.snapshot.address else None
-            self._marks: Marks = marks_of(
-                self._source, self._catalog, self._connection, replicated
-            )
+            self._marks: Marks = marks_of(self._source, self._catalog, self._connection, replicated)
         except BaseException:
             self.close()
             raise
@@ -94,7 +100,7 @@ class SnapshotPlan:
         found, left_out = wanted_tables(self._catalog, self._described, wishes, self._within)
         for name, why in left_out:
             logger.warning("%s is not read: it is %s", name, why)
-        _refuse_keyless(*(table for table, _ in found))
+        refuse_keyless((table for table, _ in found), _ADVICE)
         return tuple(
             TableLedger(table.meta.schema, table.meta.table, wish.where, wish.columns)
             for table, wish in sorted(found, key=lambda one: one.table.rows)
@@ -115,7 +121,7 @@ class SnapshotPlan:
         table = one_table(self._catalog, self._described, progress.schema, progress.table)
         if table is None:
             raise TableMetaMismatch(f"there is no table {progress.full_name} any more")
-        _refuse_keyless(table)
+        refuse_keyless((table,), _ADVICE)
         found = self._tables[number] = narrowed(table, progress.columns)
         return found
 
@@ -159,14 +165,3 @@ class SnapshotPlan:
         self._catalog.close()
         self._streamed.close()
         self._described.close()
-
-
-def _refuse_keyless(*tables: SnapshotTable) -> None:
-    without = [table.meta.full_name for table in tables if not table.key]
-    if without:
-        raise ConfigError(
-            f"{', '.join(without)}: no primary key, and no unique one that is never NULL, so rows "
-            "cannot be told apart; leave it out, or read all tables as of one moment: `--mode "
-            "consistent`, snapshot.mode"
-        )
-

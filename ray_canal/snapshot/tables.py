@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -26,6 +26,11 @@ _KEYS = (  # what a server may not read by is in a column that only it has
     "SELECT * FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
     " ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"
 )
+_COLLATIONS = (
+    "SELECT COLUMN_NAME, COLLATION_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s"
+    " AND TABLE_NAME = %s AND DATA_TYPE = 'char'"
+)
+_NO_KEY = "no primary key, and no unique one that is never NULL, so rows cannot be told apart"
 _ROW_BYTES = 100
 """Value for a table of which the server does not know it."""
 
@@ -35,7 +40,7 @@ class SnapshotTable:
     """A table to read. `key`: the columns of its primary key, else of its first unique one that is
     never NULL, in the order of `index`; empty: it has none. `rows` and `row_bytes` are estimates;
     `transactional`: it can be read as of one moment. `made`: when this server made it, or built it
-    again; empty: it does not say."""
+    again; empty: it does not say. `keyless`: why it has no key."""
 
     meta: TableMeta
     key: tuple[str, ...]
@@ -44,6 +49,7 @@ class SnapshotTable:
     row_bytes: int
     transactional: bool
     made: str = ""
+    keyless: str = _NO_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,7 @@ def _described(
         )
     if is_sequence(state):
         return None
-    index, key = _key(catalog, schema, table)
+    index, key, keyless = _key(catalog, state.meta)
     engine = str(row["ENGINE"] or "")
     return SnapshotTable(
         with_period(state).meta,
@@ -172,18 +178,54 @@ def _described(
         int(row["AVG_ROW_LENGTH"] or _ROW_BYTES),
         engine.upper() in ("INNODB", "ROCKSDB", "TOKUDB", "NDBCLUSTER"),
         str(row["CREATE_TIME"] or ""),
+        keyless,
     )
 
 
-def _key(catalog: Catalog, schema: str, table: str) -> tuple[str, tuple[str, ...]]:
-    """(index, its columns) that tell each row from all others."""
+def refuse_keyless(tables: Iterable[SnapshotTable], advice: str) -> None:
+    """Raise ConfigError if some of these tables cannot be read by ranges of a key."""
+    names: dict[str, list[str]] = {}
+    for table in tables:
+        if not table.key:
+            names.setdefault(table.keyless, []).append(table.meta.full_name)
+    if names:
+        found = "; ".join(f"{', '.join(each)}: {why}" for why, each in names.items())
+        raise ConfigError(f"{found}; {advice}")
+
+
+def _key(catalog: Catalog, meta: TableMeta) -> tuple[str, tuple[str, ...], str]:
+    """(index, its columns) that tell each row from all others, or why there is none."""
     indexes: dict[str, list[dict[str, Any]]] = {}
-    for row in catalog.rows(_KEYS, schema, table):
+    for row in catalog.rows(_KEYS, meta.schema, meta.table):
         indexes.setdefault(str(row["INDEX_NAME"]), []).append(row)
+    keyless = ""
     for name, parts in indexes.items():
         if all(_tells_rows_apart(part) for part in parts):
-            return name, tuple(str(part["COLUMN_NAME"]) for part in parts)
-    return "", ()
+            key = tuple(str(part["COLUMN_NAME"]) for part in parts)
+            why = _in_another_order(catalog, meta, key)
+            if not why:
+                return name, key, ""
+            keyless = keyless or why
+    return "", (), keyless or _NO_KEY
+
+
+def _in_another_order(catalog: Catalog, meta: TableMeta, key: tuple[str, ...]) -> str:
+    """Return why an index is in another order than the one by which the server compares its keys,
+    so that ranges would miss rows; empty: it is in the same one. MariaDB keeps CHAR with blanks at
+    its end, and compares it without where the collation does not pad: a tab is less than a blank.
+    """
+    chars = {c.name for c in meta.columns if c.charset and c.mysql_type.lower().startswith("char")}
+    if chars.isdisjoint(key):
+        return ""
+    for row in catalog.rows(_COLLATIONS, meta.schema, meta.table):
+        name, collation = str(row["COLUMN_NAME"]), str(row["COLLATION_NAME"])
+        if name in key and "_nopad_" in collation.lower():  # MySQL has no such names
+            return (
+                f"its key has {name}, a CHAR of collation {collation}, whose index MariaDB keeps "
+                "in another order than it compares by, so ranges of it would miss rows (make it a "
+                "VARCHAR, or of a collation that pads)"
+            )
+    return ""
 
 
 def _tells_rows_apart(part: dict[str, Any]) -> bool:
