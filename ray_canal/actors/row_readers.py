@@ -18,6 +18,7 @@ from ray_canal.config import InstanceConfig, kept_secrets
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES
 from ray_canal.malloc import keep_freed_memory
 from ray_canal.snapshot.chunks import Origin, load_kernels
+from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.log_chunks import LogPlace
 from ray_canal.snapshot.moment_reader import MomentReader, Part, Read
 from ray_canal.snapshot.row_reader import RangeOrder, RangeRead, RowReader
@@ -60,7 +61,7 @@ class RangeRows(_Reading):
             self._reader = RowReader(self._config)
         return self._reader.read(order), self._reader.pieces_of(order.number)
 
-    def place(self, number: int, touched: frozenset[bytes], place: LogPlace, count: int) -> Any:
+    def place(self, number: int, touched: tuple[Keys, ...], place: LogPlace, count: int) -> Any:
         """Return what RowReader.place does by value, then each of `count` chunks, None where there
         is none, or it goes by value."""
         assert self._reader is not None

@@ -18,6 +18,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.errors import InstanceNotRunning
 from ray_canal.model.message import Payload
 from ray_canal.snapshot.chunks import Origin
+from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.log_chunks import LogPlace
 from ray_canal.snapshot.moment_reader import Part
 from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
@@ -46,7 +47,7 @@ class RowReaderProcess:
         return found
 
     async def place(
-        self, number: int, touched: frozenset[bytes], place: LogPlace
+        self, number: int, touched: tuple[Keys, ...], place: LogPlace
     ) -> list[tuple[ChunkInfo, Payload]] | None:
         count = self._pieces.pop(number)
         method = self._actor.place.options(concurrency_group=CONTROL_GROUP, num_returns=1 + count)

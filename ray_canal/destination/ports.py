@@ -22,6 +22,7 @@ from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
 from ray_canal.source.port import SourceStatus
 
 if TYPE_CHECKING:
+    from ray_canal.snapshot.key_numbers import Keys
     from ray_canal.snapshot.log_chunks import LogPlace
     from ray_canal.snapshot.moment_reader import MomentReading
     from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
@@ -181,7 +182,7 @@ class RowReaderHandle(Protocol):
         """See RowReader.read; the reader keeps the rows."""
 
     async def place(
-        self, number: int, touched: frozenset[bytes], place: LogPlace
+        self, number: int, touched: tuple[Keys, ...], place: LogPlace
     ) -> list[tuple[ChunkInfo, Payload]] | None:
         """See RowReader.place; each chunk as what the log keeps. It passes a read that goes on."""
 

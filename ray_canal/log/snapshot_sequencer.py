@@ -15,14 +15,16 @@ Pure: places, keys and what a `low` knows are the caller's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 Stretch = TypeVar("Stretch", contravariant=True)
 LogPlace = TypeVar("LogPlace")
+Keys = TypeVar("Keys")
 _Stretch = TypeVar("_Stretch")
-Key = bytes
+Table = tuple[str, str]
+"""Schema and name."""
 
 
 class Low(Protocol[Stretch]):
@@ -38,31 +40,33 @@ class ReadRange(Generic[_Stretch, LogPlace]):
     """A chunk that was read: its table and its marks. `number` is the caller's."""
 
     number: int
-    table: str
+    table: Table
     low: Low[_Stretch]
     high: LogPlace
 
 
-class Placed(NamedTuple):
-    """A chunk that goes to the log's present end, without its rows with a touched key."""
+@dataclass(frozen=True, slots=True)
+class Placed(Generic[Keys]):
+    """A chunk that goes to the log's present end, without its rows with a touched key: one that is
+    in any of these."""
 
     number: int
-    touched: frozenset[Key]
+    touched: tuple[Keys, ...]
 
 
-class _Logged(Generic[_Stretch]):
+class _Logged(Generic[_Stretch, Keys]):
     __slots__ = ("stretch", "touched")
 
-    def __init__(self, stretch: _Stretch, touched: Mapping[str, Collection[Key]]) -> None:
+    def __init__(self, stretch: _Stretch, touched: Mapping[Table, Keys]) -> None:
         self.stretch = stretch
-        self.touched = {table: frozenset(keys) for table, keys in touched.items() if keys}
+        self.touched = touched
 
 
-class SnapshotSequencer(Generic[_Stretch, LogPlace]):
+class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
     """The log since the reading began, as keys, and the chunks that wait for their place."""
 
     def __init__(self) -> None:
-        self._logged: deque[_Logged[_Stretch]] = deque()
+        self._logged: deque[_Logged[_Stretch, Keys]] = deque()
         self._waiting: list[ReadRange[_Stretch, LogPlace]] = []
         self._low: Low[_Stretch] | None = None  # of a chunk: all that are begun later see more
         self._begun: dict[int, Low[_Stretch] | None] = {}
@@ -73,14 +77,15 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace]):
         return len(self._waiting)
 
     @property
-    def remembered(self) -> int:
-        """Number of the log's keys that are kept."""
-        return sum(len(keys) for one in self._logged for keys in one.touched.values())
+    def kept(self) -> Iterator[Keys]:
+        """The log's keys that are kept."""
+        return (keys for one in self._logged for keys in one.touched.values())
 
-    def log(self, stretch: _Stretch, touched: Mapping[str, Collection[Key]]) -> None:
+    def log(self, stretch: _Stretch, touched: Mapping[Table, Keys]) -> None:
         """Note that the log has grown by whole transactions: the keys of all their row images, by
         table."""
         self._logged.append(_Logged(stretch, touched))
+        self._forget()
 
     def begin(self, number: int) -> None:
         """Note that a chunk is about to be read, before its low mark is taken."""
@@ -107,7 +112,7 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace]):
                 break
             self._logged.popleft()
 
-    def due(self, reached: LogPlace) -> list[Placed]:
+    def due(self, reached: LogPlace) -> list[Placed[Keys]]:
         """The chunks that go to the end of the log so far, which lies at `reached`, in the order in
         which they were read."""
         count = 0
@@ -118,11 +123,11 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace]):
         found, self._waiting = self._waiting[:count], self._waiting[count:]
         return [Placed(rows.number, self._touched(rows)) for rows in found]
 
-    def _touched(self, rows: ReadRange[_Stretch, LogPlace]) -> frozenset[Key]:
-        touched: set[Key] = set()
+    def _touched(self, rows: ReadRange[_Stretch, LogPlace]) -> tuple[Keys, ...]:
+        touched: list[Keys] = []
         unsure = False
         for one in self._logged:
             unsure = unsure or not rows.low.has(one.stretch)
-            if unsure:
-                touched |= one.touched.get(rows.table, frozenset())
-        return frozenset(touched)
+            if unsure and rows.table in one.touched:
+                touched.append(one.touched[rows.table])
+        return tuple(touched)

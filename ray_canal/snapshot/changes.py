@@ -14,8 +14,9 @@ from ray_canal.model.canal_types import ROWDATA, XACOMMIT, XAROLLBACK
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.event_parser import EventParser
-from ray_canal.schema.names import Names
+from ray_canal.schema.names import Name, Names
 from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.snapshot.key_numbers import Keys, joined
 from ray_canal.snapshot.keys import row_keys
 from ray_canal.snapshot.session import second_replica
 from ray_canal.source.catalog_tables import CatalogTables
@@ -120,12 +121,12 @@ def ends_prepared(info: ChunkInfo) -> bool:
 
 def touched_keys(
     part: LogPart, keys: Callable[[str, str], Sequence[str] | None]
-) -> dict[str, set[bytes]]:
+) -> dict[Name, Keys]:
     """The keys of all row images of a part, by table; `keys`: a table's key, None: not of interest.
 
     Raises TableMetaMismatch: such a table was altered; UnsupportedEvent: images lack columns."""
-    _refuse_altered(part, keys)
-    chunk, found = part.chunk, dict[str, set[bytes]]()
+    refuse_altered(part, keys)
+    chunk, found = part.chunk, dict[Name, list[Keys]]()
     events = chunk.events
     for table in chunk.layout.tables:
         key = keys(table.meta.schema, table.meta.table)
@@ -141,14 +142,15 @@ def touched_keys(
                 "binlog_row_image, which has to be FULL while rows are read"
             )
         kinds = events["event_type"][owners]
-        mine = found.setdefault(table.meta.full_name, set())
+        mine = found.setdefault((table.meta.schema, table.meta.table), [])
         for side, without in ((table.before, _INSERT), (table.after, _DELETE)):
             if side is not None:
-                mine.update(row_keys(chunk, table, side, key, chosen & (kinds != without)))
-    return found
+                mine.append(row_keys(chunk, table, side, key, chosen & (kinds != without)))
+    return {name: joined(parts) for name, parts in found.items()}
 
 
-def _refuse_altered(part: LogPart, keys: Callable[[str, str], Sequence[str] | None]) -> None:
+def refuse_altered(part: LogPart, keys: Callable[[str, str], Sequence[str] | None]) -> None:
+    """Raise TableMetaMismatch if a table of interest was altered."""
     entries = part.info.entries[part.first : part.last]
     statements = (entries["kind"] == ROWDATA) & (entries["table"] >= 0) & (entries["rows"] == 0)
     altered = [part.info.tables[number] for number in set(entries["table"][statements].tolist())]

@@ -20,9 +20,11 @@ from ray_canal.errors import ConfigError, ConnectionLost, ServerSettingRefused, 
 from ray_canal.log.snapshot_sequencer import Placed, ReadRange, SnapshotSequencer
 from ray_canal.model.arrays import Bools
 from ray_canal.model.position import EntryPosition
+from ray_canal.schema.names import Name
 from ray_canal.snapshot.changes import LogPart, LogReader, ends_prepared, touched_keys
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, quoted, selection
+from ray_canal.snapshot.key_numbers import Keys, joined
 from ray_canal.snapshot.key_ranges import FIRST_ROWS, KeyRanges
 from ray_canal.snapshot.keys import kept_rows
 from ray_canal.snapshot.marks import Marks, Stretch, marks_of
@@ -97,10 +99,10 @@ class KeyedSnapshot:
         except BaseException:
             self.close()
             raise
-        self._sequencer = SnapshotSequencer[Stretch, EntryPosition]()
+        self._sequencer = SnapshotSequencer[Stretch, EntryPosition, Keys]()
         self._waiting: dict[int, _Chunk] = {}
         self._again: deque[_Chunk] = deque()
-        self._pending: dict[str, set[bytes]] = {}
+        self._pending: dict[Name, list[Keys]] = {}
         self._number = self._ordinal = 0
         self._is_planned = False
         self._row_bytes = 0.0  # of the last chunk of the table that is read
@@ -187,7 +189,7 @@ class KeyedSnapshot:
             self._row_bytes = chunk.size_bytes / rows
         high = self._marks.high()
         self._waiting[self._number] = chunk
-        self._sequencer.read(ReadRange(self._number, meta.full_name, low, high))
+        self._sequencer.read(ReadRange(self._number, (meta.schema, meta.table), low, high))
         self._number += 1
 
     def _advance(self, wait_s: float) -> Iterator[LogPart | ReadRows]:
@@ -199,10 +201,11 @@ class KeyedSnapshot:
             if not self._marks.sees_prepared and ends_prepared(part.info):
                 raise not_seen(self._config.source)
             for table, keys in touched_keys(part, self._key_of).items():
-                self._pending.setdefault(table, set()).update(keys)
+                self._pending.setdefault(table, []).append(keys)
             yield part
             if part.closed:
-                self._sequencer.log(self._marks.stretch(part), self._pending)
+                touched = {table: joined(runs) for table, runs in self._pending.items()}
+                self._sequencer.log(self._marks.stretch(part), touched)
                 self._pending = {}
                 self.position = part.end
                 yield from self._place()
@@ -221,7 +224,7 @@ class KeyedSnapshot:
         for placed in self._sequencer.due(self.position):
             yield from self._placed(placed)
 
-    def _placed(self, placed: Placed) -> Iterator[ReadRows]:
+    def _placed(self, placed: Placed[Keys]) -> Iterator[ReadRows]:
         chunk = self._waiting.pop(placed.number)
         key = chunk.table.key
         found = [kept_rows(piece, key, placed.touched) for piece in chunk.pieces]

@@ -1,18 +1,20 @@
-"""Keys of rows in decoded chunks, as bytes: equal where the server's bytes are."""
+"""Keys of rows in decoded chunks: equal where the bytes are that the server stores."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ray_canal.binlog.chunk import ColumnLayout, DecodedChunk, TableLayout
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.kernels.base import codes
-from ray_canal.model.arrays import Bools, Bytes
+from ray_canal.model.arrays import Bools, Bytes, Int64s
+from ray_canal.snapshot.key_numbers import Hasher, Keys, are_among
 from ray_canal.types.charset_tables import shared_characters
+
+_NUMBERS = (1, 2, 4, 8)
+"""Sizes in bytes of what is a number as it is."""
 
 
 def row_keys(
@@ -21,36 +23,40 @@ def row_keys(
     side: tuple[ColumnLayout, ...],
     key: Sequence[str],
     rows: Bools,
-) -> list[bytes]:
-    """The keys of the images of one side, of the chosen rows. Raises TableMetaMismatch: the table
-    lacks a column of the key."""
+) -> Keys:
+    """Return the keys of the images of one side, of the chosen rows. Raises TableMetaMismatch: the
+    table lacks a column of the key."""
     names = [column.name for column in table.meta.columns]
     missing = [name for name in key if name not in names]
     if missing:
         raise TableMetaMismatch(
             f"{table.meta.full_name} has no column {missing[0]} of its key any more"
         )
-    chosen = np.flatnonzero(rows).tolist()
-    columns = [_values(chunk, side[names.index(name)], table.rows, chosen) for name in key]
-    if len(columns) == 1:
-        return columns[0]
-    return [b"".join(_framed(value) for value in values) for values in zip(*columns, strict=True)]
+    columns = [side[names.index(name)] for name in key]
+    width = codes.WIDTH_BYTES[columns[0].code]
+    if len(columns) == 1 and columns[0].code < codes.FIRST_VARIABLE and width in _NUMBERS:
+        numbers: Keys = _slots(chunk, columns[0], table.rows).view(f"<u{width}")[rows].T
+        return numbers
+    hasher = Hasher(int(rows.sum()))
+    for column in columns:
+        if column.code < codes.FIRST_VARIABLE:
+            hasher.fixed(_slots(chunk, column, table.rows)[rows])
+        else:
+            ends, data = _texts(chunk, column, table.rows)
+            hasher.texts(data, ends[:-1][rows], np.diff(ends)[rows])
+    return hasher.hashes()
 
 
-def _framed(value: bytes) -> bytes:
-    return len(value).to_bytes(4, "little") + value
+def _slots(chunk: DecodedChunk, column: ColumnLayout, rows: int) -> Bytes:
+    """Return the values of a column of fixed size: uint8[rows, size]."""
+    width = codes.WIDTH_BYTES[column.code]
+    return chunk.arena[column.values : column.values + width * rows].reshape(rows, width)
 
 
-def _values(
-    chunk: DecodedChunk, column: ColumnLayout, rows: int, chosen: Sequence[int]
-) -> list[bytes]:
-    arena, width = chunk.arena, codes.WIDTH_BYTES[column.code]
-    if column.code < codes.FIRST_VARIABLE:
-        whole = arena[column.values : column.values + width * rows].tobytes()
-        return [whole[width * row : width * (row + 1)] for row in chosen]
-    ends = arena[column.values : column.values + 4 * (rows + 1)].view("<i4").tolist()
-    data = arena[column.data : column.data + column.data_bytes].tobytes()
-    return [data[ends[row] : ends[row + 1]] for row in chosen]
+def _texts(chunk: DecodedChunk, column: ColumnLayout, rows: int) -> tuple[Int64s, Bytes]:
+    """Return where the values of any other column begin and end in its data, and those."""
+    ends = chunk.arena[column.values : column.values + 4 * (rows + 1)].view("<i4")
+    return ends.astype(np.int64), chunk.arena[column.data : column.data + column.data_bytes]
 
 
 def has_lookalikes(
@@ -62,43 +68,22 @@ def has_lookalikes(
         if column.name not in key or column.charset in ("", "binary"):
             continue
         shared = shared_characters(column.charset)
-        values = _values(chunk, layout, table.rows, rows)
+        ends, data = _texts(chunk, layout, table.rows)
+        values = (data[ends[row] : ends[row + 1]].tobytes() for row in rows)
         if any(not shared.isdisjoint(value.decode("utf-8", "replace")) for value in values):
             return True
     return False
 
 
-def _numbers(
-    chunk: DecodedChunk, table: TableLayout, key: Sequence[str]
-) -> npt.NDArray[np.unsignedinteger[Any]] | None:
-    """Return the keys of all rows as the numbers that their bytes make; None: they are none."""
-    names = [column.name for column in table.meta.columns]
-    if len(key) != 1 or key[0] not in names or table.after is None:
-        return None
-    column = table.after[names.index(key[0])]
-    width = codes.WIDTH_BYTES[column.code]
-    if column.code >= codes.FIRST_VARIABLE or width not in (1, 2, 4, 8):
-        return None
-    return chunk.arena[column.values : column.values + width * table.rows].view(f"<u{width}")
-
-
-def kept_rows(
-    chunk: DecodedChunk, key: Sequence[str], touched: Collection[bytes]
-) -> Bools | None:
-    """Return which rows of a chunk of one table have no touched key; None: it cannot be told of
-    all."""
+def kept_rows(chunk: DecodedChunk, key: Sequence[str], touched: Sequence[Keys]) -> Bools | None:
+    """Return which rows of a chunk of one table have no touched key (`touched`: sorted runs); None:
+    it cannot be told of all."""
     table = chunk.layout.tables[0]
     everything = np.ones(table.rows, np.bool_)
     if not touched:
         return everything
-    numbers = _numbers(chunk, table, key)
-    if numbers is not None:  # no texts, so no lookalikes
-        same_width = (one for one in touched if len(one) == numbers.itemsize)
-        wanted: Bytes = np.frombuffer(b"".join(same_width), np.uint8)
-        return ~np.isin(numbers, wanted.view(numbers.dtype))
     keys = row_keys(chunk, table, table.after or (), key, everything)
-    dropped = [number for number, value in enumerate(keys) if value in touched]
-    if has_lookalikes(chunk, table, key, dropped):
+    dropped = are_among(keys, touched)
+    if has_lookalikes(chunk, table, key, np.flatnonzero(dropped).tolist()):
         return None
-    everything[dropped] = False
-    return everything
+    return ~dropped

@@ -17,6 +17,7 @@ from ray_canal.errors import ConnectionLost
 from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, quoted, selection
+from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.keys import kept_rows
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
@@ -119,7 +120,7 @@ class RowReader:
         return len(self._ranges[number].pieces)
 
     def place(
-        self, number: int, touched: frozenset[bytes], place: LogPlace
+        self, number: int, touched: tuple[Keys, ...], place: LogPlace
     ) -> list[LogPiece] | None:
         """Give a range's rows, but those with a touched key, for this place of the log; the first
         has the place's ordinal. None: it cannot be told of some whether their key was."""

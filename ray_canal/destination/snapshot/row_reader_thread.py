@@ -10,6 +10,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.destination.backend_thread import BackendThread
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES
 from ray_canal.model.message import Payload
+from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.log_chunks import LogPlace
 from ray_canal.snapshot.row_reader import RangeOrder, RangeRead, RowReader
 
@@ -32,13 +33,13 @@ class RowReaderThread:
         return self._reader.read(order)
 
     async def place(
-        self, number: int, touched: frozenset[bytes], place: LogPlace
+        self, number: int, touched: tuple[Keys, ...], place: LogPlace
     ) -> list[tuple[ChunkInfo, Payload]] | None:
         # Not in the thread: it may be in the midst of the next range, and the log waits for this.
         return await asyncio.to_thread(self._place, number, touched, place)
 
     def _place(
-        self, number: int, touched: frozenset[bytes], place: LogPlace
+        self, number: int, touched: tuple[Keys, ...], place: LogPlace
     ) -> list[tuple[ChunkInfo, Payload]] | None:
         if self._reader is None:
             return None

@@ -71,7 +71,7 @@ class MomentRun(SnapshotRun):
             self.ledger = ledger
             name = ledger.attempt_name_of(self._client_id)
             self.attempt_name = name
-            attempt = SnapshotAttempt(self._client_id, ledger.id, ledger.attempt, name, {})
+            attempt = SnapshotAttempt(self._client_id, ledger.id, ledger.attempt, name, {}, 0)
             async with self._placing(log, attempt) as placer:
                 await self._put_everything(config, placer, source, reader)
         finally:

@@ -27,13 +27,20 @@ from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
 from ray_canal.model.table_event import ERASE, RENAME
-from ray_canal.snapshot.changes import LogPart, ends_prepared, touched_keys
+from ray_canal.schema.names import Name
+from ray_canal.snapshot.changes import (
+    LogPart,
+    ends_prepared,
+    refuse_altered,
+    touched_keys,
+)
+from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.log_chunks import ATTEMPT_SHIFT, LogPlace, mark_at
 from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, Stretch
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeRead
 
-Keys = Mapping[tuple[str, str], Sequence[str]]
+KeyColumns = Mapping[tuple[str, str], Sequence[str]]
 """(schema, table) -> its key's columns, of the tables of a snapshot."""
 
 
@@ -57,13 +64,15 @@ class SnapshotLog(Protocol):
 @dataclass(frozen=True, slots=True)
 class SnapshotAttempt:
     """One attempt of a subscriber's snapshot. `name` tells it from all others. `if_prepared`: why
-    it is void if an XA transaction ends in the log; None: those do not matter."""
+    it is void if an XA transaction ends in the log; None: those do not matter. The log's keys that
+    are kept for rows without a place may take `touched_bytes_max`."""
 
     client_id: int
     snapshot: str
     attempt: int
     name: str
-    keys: Keys
+    keys: KeyColumns
+    touched_bytes_max: int
     if_prepared: Exception | None = None
 
 
@@ -82,11 +91,13 @@ class SnapshotPlacer:
         self.log = log
         self._attempt = attempt
         self._runtime = runtime
-        self._sequencer = SnapshotSequencer[Stretch, EntryPosition]()
+        self._sequencer = SnapshotSequencer[Stretch, EntryPosition, Keys]()
         self._waiting: dict[int, _Waiting] = {}
         self._reached = self._stood_at = log.store.last_position
         self._ordinal = attempt.attempt << ATTEMPT_SHIFT
         self.failure: Exception | None = None
+        self.is_reading = False
+        """Chunks of the log from now on may be newer than the rows that are read."""
         self.is_complete = False
         """Everything is placed, so what comes to the log does not matter any more."""
         self.renamed: set[tuple[str, str]] = set()
@@ -109,7 +120,7 @@ class SnapshotPlacer:
     @property
     def remembered(self) -> int:
         """Number of keys of the log that are kept for chunks to come."""
-        return self._sequencer.remembered
+        return sum(keys.shape[1] for keys in self._sequencer.kept)
 
     def seen(self, low: ExecutedLow | PlaceLow) -> None:
         """Everything up to this mark shows by now."""
@@ -150,14 +161,25 @@ class SnapshotPlacer:
             end = EntryPosition(info.head.journal_name, info.head.end_position)
             part = LogPart(info, decoded, 0, len(info.entries), True, end)
             try:
-                touched = await asyncio.to_thread(touched_keys, part, self._key_of)
+                if not self.is_reading:
+                    refuse_altered(part, self._key_of)
+                elif touched := await asyncio.to_thread(touched_keys, part, self._key_of):
+                    self._keep(info, end, touched)
             except TableMetaMismatch:
                 self.renamed |= _replaced(decoded, self._attempt.keys)
                 raise
-            if touched:
-                gtids = gtid_set_after("", info.gtids) if info.head.flavor == FLAVOR_MYSQL else ""
-                self._sequencer.log(Stretch(GtidSet.parse(gtids), end), touched)
         self._reached = EntryPosition(info.head.journal_name, info.head.end_position)
+
+    def _keep(self, info: ChunkInfo, end: EntryPosition, touched: Mapping[Name, Keys]) -> None:
+        """Keep keys for the rows that have no place yet. Raises UnsupportedEvent: too many."""
+        gtids = gtid_set_after("", info.gtids) if info.head.flavor == FLAVOR_MYSQL else ""
+        self._sequencer.log(Stretch(GtidSet.parse(gtids), end), touched)
+        if sum(keys.nbytes for keys in self._sequencer.kept) > self._attempt.touched_bytes_max:
+            raise UnsupportedEvent(
+                f"{self.remembered:,} keys of its tables were changed while rows were "
+                "read and the log came to their place, which is more than snapshot.bytes has room "
+                "for: they are read again; if that goes on, raise it, or change fewer rows at once"
+            )
 
     def _key_of(self, schema: str, table: str) -> Sequence[str] | None:
         return self._attempt.keys.get((schema, table))
@@ -173,7 +195,8 @@ class SnapshotPlacer:
         self._waiting[read.number] = _Waiting(
             planned, reader, read.size_bytes, time.monotonic()
         )
-        name = planned.order.table.meta.full_name
+        meta = planned.order.table.meta
+        name = meta.schema, meta.table
         self._sequencer.read(ReadRange(read.number, name, read.low, read.high))
         async with self.log.placing:
             await self._place_due()
@@ -199,7 +222,7 @@ class SnapshotPlacer:
             waiting = self._waiting.pop(placed.number)
             await self._place(waiting, placed.number, placed.touched)
 
-    async def _place(self, one: _Waiting, number: int, touched: frozenset[bytes]) -> None:
+    async def _place(self, one: _Waiting, number: int, touched: tuple[Keys, ...]) -> None:
         store, planned = self.log.store, one.planned
         place = store.last_position
         name = planned.order.table.meta.full_name
@@ -272,7 +295,7 @@ class SnapshotPlacer:
             return True
 
 
-def _replaced(chunk: DecodedChunk, keys: Keys) -> set[tuple[str, str]]:
+def _replaced(chunk: DecodedChunk, keys: KeyColumns) -> set[tuple[str, str]]:
     """The tables whose rows are others after this chunk: they were renamed, or dropped."""
     effects = [event.effect for event in chunk.layout.table_events]
     gone = {(one.schema, one.table) for one in effects if one.kind in (ERASE, RENAME)}

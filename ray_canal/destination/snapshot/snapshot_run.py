@@ -161,7 +161,8 @@ class SnapshotRun:
             keys = await thread.run(self._find_tables, plan)
             name = ledger.attempt_name_of(self._client_id)
             attempt = SnapshotAttempt(
-                self._client_id, ledger.id, ledger.attempt, name, keys, plan.if_prepared()
+                self._client_id, ledger.id, ledger.attempt, name, keys,
+                _bytes_of(config), plan.if_prepared(),
             )
             self.attempt_name = name
             async with self._placing(log, attempt) as placer:
@@ -215,6 +216,7 @@ class SnapshotRun:
         await self._until(placer, placer.is_between)
         self.waits_for = "all that the log has to show on the server"
         begin = log.store.last_position
+        placer.is_reading = True  # what lies before shows in all that is read
         await self._unless_void(placer, thread.run(plan.wait_until_visible, begin, placer.is_void))
         await self._mark(placer, MARK_BEGIN, ((REASON, self.ledger.reason),))
         readers = [self._runtime.row_reader(config) for _ in range(config.snapshot.readers)]
@@ -317,7 +319,7 @@ class _Rows:
         self._free = deque(readers)
         self._forget_at_s = 0.0
         capacity = config.store.capacity_bytes
-        self._bytes_max = min(config.snapshot.bytes, capacity // 4)
+        self._bytes_max = _bytes_of(config)
         self._chunk_bytes = min(config.snapshot.chunk_bytes, max(capacity // 16, 1))
         self._reading: deque[
             tuple[PlannedRange, RowReaderHandle, asyncio.Task[RangeRead]]
@@ -411,6 +413,12 @@ class _Rows:
         for planned in self._placer.take_emptied():
             self._run.ledger = self._run.ledger.acked(planned.table, planned.upto, 0)
         await self._run.home.changed.wake()
+
+
+def _bytes_of(config: InstanceConfig) -> int:
+    """Return how much may be kept of rows that were read and not acked, and so much again of keys
+    that the log has touched."""
+    return min(config.snapshot.bytes, config.store.capacity_bytes // 4)
 
 
 def _next(ranges: Iterator[PlannedRange]) -> PlannedRange | None:

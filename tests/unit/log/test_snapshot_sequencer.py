@@ -19,7 +19,7 @@ from ray_canal.log.snapshot_sequencer import ReadRange, SnapshotSequencer
 SCHEDULES = 10_000
 KEYS = 12
 READERS = 3
-TABLE = "d.t"
+TABLE = ("d", "t")
 
 
 @dataclass(slots=True)
@@ -157,10 +157,6 @@ class Subscriber:
         self.newest[key] = version
 
 
-def key_bytes(key: int) -> bytes:
-    return b"%d" % key
-
-
 class Schedule:
     """A snapshot by several readers next to a world that goes on."""
 
@@ -173,7 +169,7 @@ class Schedule:
         executed = frozenset(one.number for one in self.world.log if one.is_executed)
         self.begin = Seen(executed)
         self.subscriber = Subscriber()
-        self.sequencer = SnapshotSequencer[tuple[int, ...], int]()
+        self.sequencer = SnapshotSequencer[tuple[int, ...], int, frozenset[int]]()
         self.chunks: dict[int, list[tuple[int, int]]] = {}
         self.ranges = [(low, low + 3) for low in range(0, KEYS, 3)]
         self.r.shuffle(self.ranges)
@@ -192,10 +188,10 @@ class Schedule:
             if self.rule == "keys of after images alone":
                 keys = {k for one in sent for k, version in one.changes.items() if version}
             numbers = tuple(one.number for one in sent)
-            self.sequencer.log(numbers, {TABLE: set(map(key_bytes, keys))})
-        for number, touched in self.sequencer.due(self.streamed):
-            for key, version in self.chunks.pop(number):
-                stays = key_bytes(key) not in touched
+            self.sequencer.log(numbers, {TABLE: frozenset(keys)})
+        for placed in self.sequencer.due(self.streamed):
+            for key, version in self.chunks.pop(placed.number):
+                stays = not any(key in keys for keys in placed.touched)
                 if stays or self.rule == "nothing is dropped":
                     self.subscriber.row(key, version)
                 self.dropped += not stays
@@ -275,38 +271,38 @@ def test_each_rule_left_out_is_noticed(rule: str) -> None:
 
 
 def test_what_every_later_chunk_has_seen_is_forgotten() -> None:
-    sequencer = SnapshotSequencer[tuple[int, ...], int]()
+    sequencer = SnapshotSequencer[tuple[int, ...], int, frozenset[int]]()
     for number in range(100):
-        sequencer.log((number,), {TABLE: [key_bytes(number)]})
-    assert sequencer.remembered == 100
+        sequencer.log((number,), {TABLE: frozenset({number})})
+    assert sum(map(len, sequencer.kept)) == 100
     sequencer.begin(0)
     sequencer.begin(1)
     sequencer.read(ReadRange(0, TABLE, Seen(frozenset(range(90))), 100))
-    assert sequencer.remembered == 100  # the other one may have begun before
+    assert sum(map(len, sequencer.kept)) == 100  # the other one may have begun before
     sequencer.read(ReadRange(1, TABLE, Seen(frozenset(range(80))), 101))
-    assert sequencer.remembered == 20
-    [(number, touched)] = sequencer.due(100)
-    assert (number, touched) == (0, set(map(key_bytes, range(90, 100))))
+    assert sum(map(len, sequencer.kept)) == 20
+    [placed] = sequencer.due(100)
+    assert (placed.number, placed.touched) == (0, tuple(frozenset({n}) for n in range(90, 100)))
 
 
 def test_a_mark_of_now_lets_forget_but_for_what_is_being_read() -> None:
-    sequencer = SnapshotSequencer[tuple[int, ...], int]()
+    sequencer = SnapshotSequencer[tuple[int, ...], int, frozenset[int]]()
     for number in range(100):
-        sequencer.log((number,), {TABLE: [key_bytes(number)]})
+        sequencer.log((number,), {TABLE: frozenset({number})})
     sequencer.seen(Seen(frozenset(range(60))))
-    assert sequencer.remembered == 40
+    assert sum(map(len, sequencer.kept)) == 40
     sequencer.begin(0)
     sequencer.seen(Seen(frozenset(range(90))))
-    assert sequencer.remembered == 40
+    assert sum(map(len, sequencer.kept)) == 40
     sequencer.read(ReadRange(0, TABLE, Seen(frozenset(range(70))), 100))
-    assert sequencer.remembered == 30
+    assert sum(map(len, sequencer.kept)) == 30
     sequencer.due(100)
     sequencer.seen(Seen(frozenset(range(100))))
-    assert sequencer.remembered == 0
+    assert sum(map(len, sequencer.kept)) == 0
 
 
 def test_chunks_are_placed_in_the_order_in_which_they_were_read() -> None:
-    sequencer = SnapshotSequencer[tuple[int, ...], int]()
+    sequencer = SnapshotSequencer[tuple[int, ...], int, frozenset[int]]()
     for number, high in ((0, 5), (1, 3), (2, 9)):
         sequencer.begin(number)
         sequencer.read(ReadRange(number, TABLE, Seen(frozenset()), high))

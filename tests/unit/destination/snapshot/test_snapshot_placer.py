@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,12 @@ from ray_canal.config import StoreConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.parsing import begin, event_parser
 from ray_canal.destination.snapshot.snapshot_placer import SnapshotAttempt, SnapshotPlacer
-from ray_canal.errors import InstanceNotRunning, PrivilegeMissing, TableMetaMismatch
+from ray_canal.errors import (
+    InstanceNotRunning,
+    PrivilegeMissing,
+    TableMetaMismatch,
+    UnsupportedEvent,
+)
 from ray_canal.filter import TableFilter
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.subscriber import Terms
@@ -24,6 +30,7 @@ from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.start import Start
 from ray_canal.snapshot.changes import LogPart, touched_keys
+from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
 from ray_canal.snapshot.marks import ExecutedLow
 from ray_canal.snapshot.plan import PlannedRange
@@ -35,6 +42,7 @@ from tests.local_runtime import LocalRuntime
 from tests.unit.snapshot.test_log_chunks import framed
 from tests.unit.snapshot.test_result import META
 
+SHOP: dict[tuple[str, str], tuple[str, ...]] = {("shop", "orders"): ("id",)}
 NOTHING_SEEN = ExecutedLow(GtidSet())
 """A read of rows before which nothing was executed: whatever the log has may be missing."""
 
@@ -45,13 +53,13 @@ class Reader:
     def __init__(self, rows: int = 5) -> None:
         self._chunk = framed(max(rows, 1))
         self._rows = rows
-        self.placed: list[tuple[frozenset[bytes], LogPlace]] = []
+        self.placed: list[tuple[tuple[Keys, ...], LogPlace]] = []
 
     async def read(self, order: RangeOrder) -> RangeRead:
         raise NotImplementedError
 
     async def place(
-        self, number: int, touched: frozenset[bytes], place: LogPlace
+        self, number: int, touched: tuple[Keys, ...], place: LogPlace
     ) -> list[tuple[ChunkInfo, Any]] | None:
         self.placed.append((touched, place))
         return [rows_at(self._chunk, np.ones(self._rows, np.bool_), place)] if self._rows else []
@@ -77,7 +85,7 @@ class Log:
     """The demo's binlog, chunk by chunk."""
 
     def __init__(self, chunk_bytes: int) -> None:
-        self._chunks = iter(chunks(chunk_bytes))
+        self._chunks = deque(chunks(chunk_bytes))
         self.placing = asyncio.Lock()
         self.store = EventStore(StoreConfig(), EntryPosition(binlog_files()[0].name, 4))
         self._buffer = TransactionBuffer(self.store.last_position)
@@ -94,7 +102,7 @@ class Log:
         return TransactionBuffer(self.store.last_position).add(info)
 
     async def grow(self, placer: SnapshotPlacer) -> tuple[ChunkInfo, DecodedChunk] | None:
-        found = next(self._chunks, None)
+        found = self._chunks.popleft() if self._chunks else None
         if found is not None:
             info, chunk = found
             async with self.placing:
@@ -103,6 +111,11 @@ class Log:
                 self.reached = EntryPosition(info.head.journal_name, info.head.end_position)
                 await placer.logged(added, chunk)
         return found
+
+    async def grow_to_rows(self, placer: SnapshotPlacer) -> None:
+        """Let it grow by what makes the tables."""
+        while not self._chunks[0][0].entries["rows"].any():
+            await self.grow(placer)
 
 
 def table_of(name: tuple[str, str], key: tuple[str, ...]) -> SnapshotTable:
@@ -114,9 +127,14 @@ def planned(number: int, name: tuple[str, str]) -> PlannedRange:
     return PlannedRange(0, ("9",), order)
 
 
-def of_keys(keys: dict[tuple[str, str], tuple[str, ...]], log: Log) -> SnapshotPlacer:
+def of_keys(
+    keys: dict[tuple[str, str], tuple[str, ...]], log: Log, touched_bytes_max: int = 1 << 20
+) -> SnapshotPlacer:
     log.store.begin_attempt(1, "1:s:2")
-    return SnapshotPlacer(log, SnapshotAttempt(1, "s", 2, "1:s:2", keys), LocalRuntime())
+    attempt = SnapshotAttempt(1, "s", 2, "1:s:2", keys, touched_bytes_max)
+    placer = SnapshotPlacer(log, attempt, LocalRuntime())
+    placer.is_reading = True
+    return placer
 
 
 def test_rows_wait_for_the_high_mark_and_go_between_transactions() -> None:
@@ -135,7 +153,7 @@ async def waits_for_the_high_mark() -> None:
         assert await log.grow(placer) is not None
     assert placer.failure is None
     [(touched, place)] = reader.placed
-    assert touched == frozenset()
+    assert touched == ()
     assert place.ordinal == 2 << 40
     assert log.reached is not None
     assert log.reached >= high
@@ -177,30 +195,50 @@ def test_every_key_of_both_images_is_told_to_who_places_rows() -> None:
 
 async def keys_are_told() -> None:
     log, reader = Log(chunk_bytes=4096), Reader()
-    infos = [info for info, _ in chunks(1 << 20)]
-    name = max({table for info in infos for table in info.tables if table[1]})
-    keys: dict[tuple[str, str], tuple[str, ...]] = {name: ("id",)}
-    placer = of_keys(keys, log)
+    await log.grow_to_rows(of_keys({}, log))
+    placer = of_keys(SHOP, log)
     high = EntryPosition(binlog_files()[0].name, 1 << 40)
     table = SnapshotTable(META, ("id",), "PRIMARY", 5, 100, True)
     order = RangeOrder(1, table, "")
     read = RangeRead(1, 5, 900, NOTHING_SEEN, high, 0.1)
     placer.begin(PlannedRange(0, ("9",), order))
     await placer.add(PlannedRange(0, ("9",), order), reader, read)
-    expected: set[bytes] = set()
-    while (found := await log.grow(placer)) is not None:
+    expected = list[Keys]()
+    while (found := await log.grow(placer)) is not None and placer.failure is None:
         info, chunk = found
         part = LogPart(info, chunk, 0, len(info.entries), True, high)
-        try:
-            touched = touched_keys(part, lambda schema, table: keys.get((schema, table)))
-        except TableMetaMismatch:
-            assert isinstance(placer.failure, TableMetaMismatch)
-            assert placer.is_void()
-            return
-        for each in touched.values():
-            expected |= each
-        assert placer.failure is None
+        expected += touched_keys(part, lambda schema, table: SHOP.get((schema, table))).values()
     assert expected
+    assert [run.tolist() for run in placer._sequencer.kept] == [run.tolist() for run in expected]
+
+
+def test_no_key_is_kept_of_what_lies_before_the_reading() -> None:
+    asyncio.run(before_the_reading())
+
+
+async def before_the_reading() -> None:
+    log = Log(chunk_bytes=4096)
+    await log.grow_to_rows(of_keys({}, log))
+    placer = of_keys(SHOP, log)
+    placer.is_reading = False
+    while await log.grow(placer) is not None:
+        assert placer.remembered == 0
+    assert placer.failure is None
+
+
+def test_more_keys_than_there_is_room_for_are_a_failure() -> None:
+    asyncio.run(more_keys_than_room())
+
+
+async def more_keys_than_room() -> None:
+    log = Log(chunk_bytes=4096)
+    await log.grow_to_rows(of_keys({}, log))
+    placer = of_keys(SHOP, log, touched_bytes_max=64)
+    while await log.grow(placer) is not None and placer.failure is None:
+        assert sum(run.nbytes for run in placer._sequencer.kept) <= 64
+    assert isinstance(placer.failure, UnsupportedEvent)
+    assert "snapshot.bytes" in str(placer.failure)
+    assert placer.is_void()
 
 
 @pytest.mark.parametrize("voided", ["attempt", "failure"])
@@ -233,7 +271,7 @@ def test_a_prepared_transaction_that_ends_voids_who_could_not_see_it(
 async def ends_prepared(if_prepared: Exception | None) -> None:
     log = Log(chunk_bytes=4096)
     log.store.begin_attempt(1, "1:s:2")
-    attempt = SnapshotAttempt(1, "s", 2, "1:s:2", {}, if_prepared)
+    attempt = SnapshotAttempt(1, "s", 2, "1:s:2", {}, 0, if_prepared)
     placer = SnapshotPlacer(log, attempt, LocalRuntime())
     await log.grow(placer)
     assert placer.failure is None
@@ -251,7 +289,7 @@ class Asleep(Reader):
     """On a node that sleeps."""
 
     async def place(
-        self, number: int, touched: frozenset[bytes], place: LogPlace
+        self, number: int, touched: tuple[Keys, ...], place: LogPlace
     ) -> list[tuple[ChunkInfo, Any]] | None:
         await super().place(number, touched, place)
         raise InstanceNotRunning("it has not answered")
