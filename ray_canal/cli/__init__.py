@@ -373,7 +373,12 @@ def redrive(
 @app.command()
 def import_meta(
     config: ConfigPath,
-    meta_dat: Annotated[Path, typer.Argument(help="Canal's conf/DESTINATION/meta.dat.")],
+    meta_dat: Annotated[
+        Path,
+        typer.Argument(
+            help="Canal's conf/DESTINATION/meta.dat, or a file with a cursor of ZooKeeper."
+        ),
+    ],
     destination: Annotated[
         str, typer.Option(help="Our destination, if its name differs from Canal's.")
     ] = "",

@@ -6,9 +6,12 @@
                                              "serverId", "timestamp"}}}],
      "destination"}
 
-(`postion` is Canal's spelling.) Canal's cursor is where the last acked entry *begins*: the
-transaction's end, or a DDL statement. So that one entry comes again, and nothing is left out. Whose
-log it is of is asked (source/start/canal_cursors.py).
+(`postion` is Canal's spelling.) Or one `cursor`, as ZooKeeper has it of each client: with an
+`@type`, and without the client's id, which is in the record's path.
+
+Canal's cursor is where the last acked entry *begins*: the transaction's end, or a DDL statement. So
+that one entry comes again, and nothing is left out. Whose log it is of is asked
+(source/start/canal_cursors.py).
 """
 
 from __future__ import annotations
@@ -26,11 +29,15 @@ from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.subscription import refuse_client_id
 from ray_canal.source.start.canal_cursors import tied
 
+CANALS_CLIENT_ID = 1001
+"""That of Canal's Java client and of its producers for message queues."""
+
 
 def read_meta_dat(path: Path) -> tuple[str, list[SubscriberMeta]]:
-    """The destination of a `meta.dat`, and its subscribers. Raises ConfigError."""
+    """Return the destination of a `meta.dat`, and its subscribers; of a cursor of ZooKeeper "" and
+    Canal's own client. Raises ConfigError."""
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = _tree(path.read_text(encoding="utf-8"))
         found = [_subscriber(client) for client in tree["clientDatas"]]
         return str(tree.get("destination") or ""), found
     except OSError as error:
@@ -41,6 +48,16 @@ def read_meta_dat(path: Path) -> tuple[str, list[SubscriberMeta]]:
             "empty or cut when it ends during a write: take an older copy, or give the "
             'destination source.start = "position"'
         ) from None
+
+
+def _tree(text: str) -> Any:
+    """Return what a file has, as meta.dat has it. Raises ValueError."""
+    start = text.lstrip()
+    if not start.startswith('{"@type"'):
+        return json.loads(text)
+    cursor, _ = json.JSONDecoder().raw_decode(start)  # zkCli.sh prints more behind it
+    client = {"clientId": CANALS_CLIENT_ID, "filter": ""}
+    return {"clientDatas": [{"clientIdentity": client, "cursor": cursor}]}
 
 
 def _subscriber(client: dict[str, Any]) -> SubscriberMeta:
@@ -88,6 +105,8 @@ def import_meta(
     """
     named, subscribers = read_meta_dat(path)
     name = destination or named
+    if not name:
+        raise ConfigError(f"{path} names no destination: give it as --destination NAME")
     source = config.destination(name).source
     if config.meta.backend == "memory":
         raise ConfigError('meta.backend = "memory" keeps nothing; there is nowhere to import to')
@@ -95,9 +114,7 @@ def import_meta(
         placed = [s for s in subscribers if s.cursor is not None]
         cursors = tied(source, [s.cursor for s in placed if s.cursor is not None], server_uuid)
         found = {s.client_id: cursor for s, cursor in zip(placed, cursors, strict=True)}
-        subscribers = [
-            dataclasses.replace(s, cursor=found.get(s.client_id)) for s in subscribers
-        ]
+        subscribers = [dataclasses.replace(s, cursor=found.get(s.client_id)) for s in subscribers]
     manager = MetaManager(open_backend(config.meta))
     try:
         known = manager.load(name)

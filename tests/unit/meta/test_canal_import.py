@@ -23,6 +23,12 @@ META_DAT = (
     '"position":4358,"serverId":1,"timestamp":1646389870999}}},{"clientIdentity":{"clientId":1002,'
     '"destination":"example","filter":""}}],"destination":"example"}'
 )
+# As zkCli.sh prints /otter/canal/destinations/example/1001/cursor.
+OF_ZOOKEEPER = (
+    '{"@type":"com.alibaba.otter.canal.protocol.position.LogPosition","identity":{"slaveId":-1,'
+    '"sourceAddress":{"address":"db1","port":3306}},"postion":{"gtid":"","included":false,'
+    '"journalName":"mysql-bin.000003","position":4358,"serverId":1,"timestamp":1646389870999}}'
+)
 READ = [
     SubscriberMeta(
         1001,
@@ -119,3 +125,23 @@ def test_a_server_that_cannot_be_asked_is_no_reason_to_believe(
         with pytest.raises(ConfigError, match=r"nobody tells.*--unchecked"):
             import_meta(config, meta_dat, server_uuid=server_uuid)
     assert loaded(config, "example") == {}
+
+
+@pytest.mark.parametrize("after", ["", "\n", "\ncZxid = 0x114811\nctime = Mon Jul 23 2018\n"])
+def test_a_cursor_of_zookeeper_is_that_of_canals_client(tmp_path: Path, after: str) -> None:
+    path = tmp_path / "cursor.json"
+    path.write_text(OF_ZOOKEEPER + after)
+    config = deployment(tmp_path)
+    found = import_meta(config, path, "other", unchecked=True)
+    place = LogPosition(SourceIdentity("db1:3306"), EntryPosition("mysql-bin.000003", 4358))
+    assert found == ("other", [SubscriberMeta(1001, "", place)])
+    with pytest.raises(ConfigError, match=r"names no destination.*--destination"):
+        import_meta(config, path, unchecked=True)
+
+
+def test_a_filter_or_another_record_of_zookeeper_is_no_cursor(tmp_path: Path) -> None:
+    path = tmp_path / "running"
+    for text in ('{"active":true,"address":"10.57.241.44:53942","clientId":1001}', "shop.item"):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=r"running is not a meta\.dat of Canal"):
+            read_meta_dat(path)
