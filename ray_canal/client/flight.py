@@ -53,6 +53,7 @@ T = TypeVar("T")
 
 _REPEAT_S = 60.0
 _ANSWER_S = 60.0
+_FETCH_S_MAX = 1800.0
 _PAUSE_S, _PAUSE_S_MAX = 0.1, 1.0
 _FETCHES = 4
 """So many chunks of a message are fetched at once."""
@@ -118,6 +119,7 @@ class FlightTransport:
         self._caller = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._received: dict[int, tuple[int, int]] = {}  # client id: epoch, newest batch
+        self._fetch_s = 0.0  # a chunk takes longer than an answer: the line is slow
         self._lock = threading.Lock()
         self._client: flight.FlightClient | None = None
         self._headers: list[tuple[bytes, bytes]] = []
@@ -237,13 +239,25 @@ class FlightTransport:
         if isinstance(name, DecodedChunk):  # it came with the message
             return name
         ticket = flight.Ticket(b'{"chunk":' + json.dumps(name).encode() + b"}")
+        pieces: list[pa.RecordBatch] = []
 
         def fetch() -> DecodedChunk:
-            client, options = self._connected(_ANSWER_S)
+            pieces.clear()
+            client, options = self._connected(limit_s)
             reader = client.do_get(ticket, options)
-            return chunk_of(reader.schema, (each.data for each in reader))
+            pieces.extend(each.data for each in reader)
+            return chunk_of(reader.schema, iter(pieces))
 
-        return self._made(fetch)
+        while True:
+            limit_s = max(self._fetch_s, _ANSWER_S)
+            try:
+                return self._made(fetch)
+            except ConnectionLost as error:
+                # Some of it came: the line is slow, and the same limit would not do next time.
+                is_late = isinstance(error.__cause__, flight.FlightTimedOutError)
+                if not is_late or not pieces or limit_s > _FETCH_S_MAX:
+                    raise
+                self._fetch_s = max(self._fetch_s, 2 * limit_s)
 
     # --- the connection -------------------------------------------------------------------------
 
@@ -260,7 +274,8 @@ class FlightTransport:
                 self._headers = []
                 if self._address.password:
                     login = self._address.username, self._address.password
-                    self._headers = [client.authenticate_basic_token(*login)]
+                    within = flight.FlightCallOptions(timeout=_ANSWER_S)
+                    self._headers = [client.authenticate_basic_token(*login, within)]
                 self._client = client
             options = flight.FlightCallOptions(timeout=limit_s, headers=self._headers)
             return self._client, options

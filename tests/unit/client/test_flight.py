@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.client import flight as client_flight
+from ray_canal.client import flight_wire
 from ray_canal.client.connector import AsyncConnector, Connector
 from ray_canal.client.flight import FlightAddress, FlightTransport
 from ray_canal.config import FlightConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.api import ClientRequest, GetRequest, SubscribeRequest
 from ray_canal.errors import ConfigError, ConnectionLost, InstanceNotRunning, InstanceRestarted
+from ray_canal.flight import server as flight_server
 from ray_canal.flight.remote_calls import RemoteCalls
 from ray_canal.flight.server import FlightServer
 from ray_canal.flight.spark_reads import SparkReads
@@ -179,3 +187,64 @@ def test_addresses() -> None:
         address.opened()
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1:"):
         FlightTransport("d", FlightAddress("grpc://127.0.0.1:1"))
+
+
+_HTTP2_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
+
+def test_a_login_that_nobody_answers_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that was stopped accepts connections; its calls had a limit, its login none."""
+    monkeypatch.setattr(client_flight, "_ANSWER_S", 0.5)
+    told: list[BaseException] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        def accept() -> None:
+            connection, _ = silent.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(_HTTP2_SETTINGS)
+                while connection.recv(1 << 16):
+                    pass
+
+        def log_in() -> None:
+            address = FlightAddress(f"grpc://127.0.0.1:{silent.getsockname()[1]}", "ann", "secret")
+            try:
+                FlightTransport("d", address)
+            except BaseException as error:
+                told.append(error)
+
+        threads = [threading.Thread(target=each, daemon=True) for each in (accept, log_in)]
+        for thread in threads:
+            thread.start()
+        threads[1].join(30)
+    assert [type(each) for each in told] == [ConnectionLost]
+
+
+def test_a_chunk_over_a_slow_line_comes_at_last(
+    store: Store, server: FlightServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was given up after a minute, and came again, indefinitely."""
+
+    def slowly(chunk: DecodedChunk) -> pa.RecordBatchReader:
+        reader = flight_wire.chunk_reader(chunk)
+
+        def pieces() -> Iterator[pa.RecordBatch]:
+            for piece in reader:
+                yield piece
+                time.sleep(0.1)
+
+        return pa.RecordBatchReader.from_batches(reader.schema, pieces())
+
+    monkeypatch.setattr(flight_wire, "PIECE_BYTES", -(-CHUNK.arena.size // 8))
+    monkeypatch.setattr(flight_server, "chunk_reader", slowly)
+    monkeypatch.setattr(client_flight, "_ANSWER_S", 0.35)
+    connected = transport(server)
+    got = Connector(connected)
+    got.subscribe()
+    (part, *_) = got.get_without_ack(timeout=None).head.parts
+    for _ in range(10):  # a busy machine may send nothing at all in so short a time
+        with contextlib.suppress(ConnectionLost):
+            assert connected._fetched(part.payload).arena.tobytes() == CHUNK.arena.tobytes()
+            return
+    pytest.fail("it never came")
