@@ -78,16 +78,22 @@ def latest(
     come = images.where("after IS NOT NULL OR before IS NULL").select(
         *order, F.lit(1).alias("step"), *_new_key(frame, names), F.col("after").alias("row_after")
     )
-    both = come.unionByName(gone.withColumn("row_after", F.lit(None).cast(_type(frame))))
-    newest = Window.partitionBy(*(f"key_{name}" for name in names)).orderBy(
+    nothing = F.lit(None).cast(frame.schema["after"].dataType)
+    both = come.unionByName(gone.withColumn("row_after", nothing))
+    newest = Window.partitionBy(*(f"key_{n}" for n in range(len(names)))).orderBy(
         *(F.col(name).desc() for name in (*order, "step"))
     )
     ranked = both.withColumn("rank", F.row_number().over(newest))
     return ranked.where("rank = 1 AND row_after IS NOT NULL").select("row_after.*")
 
 
+def field_of(image: str, name: str) -> Column:
+    """Return a column of an image, whatever characters its name has."""
+    return F.col(image).getField(name)
+
+
 def _key(image: str, names: Sequence[str]) -> list[Column]:
-    return [F.col(f"{image}.`{name}`").alias(f"key_{name}") for name in names]
+    return [field_of(image, name).alias(f"key_{n}") for n, name in enumerate(names)]
 
 
 def _new_key(frame: DataFrame, names: Sequence[str]) -> list[Column]:
@@ -96,18 +102,13 @@ def _new_key(frame: DataFrame, names: Sequence[str]) -> list[Column]:
     kinds = frame.schema["after"].dataType
     error = F.raise_error(F.lit(_HIDDEN))
     return [
-        F.when(F.col("after").isNotNull(), F.col(f"after.`{name}`"))
+        F.when(F.col("after").isNotNull(), field_of("after", name))
         .otherwise(error.cast(kinds[name].dataType))
-        .alias(f"key_{name}")
-        for name in names
+        .alias(f"key_{n}")
+        for n, name in enumerate(names)
     ]
 
 
 _HIDDEN = (
     "the frame has a TRUNCATE, DROP or RENAME, but not its column `sql`: read files by read_changes"
 )
-
-
-def _type(frame: DataFrame) -> str:
-    kind: str = frame.schema["after"].dataType.simpleString()
-    return kind

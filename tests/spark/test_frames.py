@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -106,3 +107,19 @@ def test_key_travels_with_the_frame(spark) -> None:
 
     with to_frames(spark, [change_batch([("DELETE", {"id": 1, "name": "x"}, None)], ITEM)]) as made:
         assert key_columns(made.by_table["shop.item"]) == ("id",)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_what_is_null_is_null_where_spark_compiles_nothing(spark) -> None:
+    """Spark walks an expression whose code gets too large, as of a wide table, and asks for a
+    decimal without asking first whether there is one: it was zero."""
+    kinds = {"wide": pa.decimal128(30, 2), "natural": pa.uint64(), "text": pa.string(),
+             "octets": pa.binary(), "short": pa.decimal128(9, 2)}  # fmt: skip
+    row = pa.struct([("id", pa.int32()), *kinds.items()])
+    one = {"id": 1, "wide": Decimal(1), "natural": 1, "text": "t", "octets": b"o",
+           "short": Decimal(1)}  # fmt: skip
+    none = {"id": 2, **dict.fromkeys(kinds)}
+    batch = change_batch([("INSERT", None, one), ("INSERT", None, none)], row)
+    with to_frames(spark, [batch]) as made:
+        found = made.by_table["shop.item"].select("after.*").orderBy("id").collect()
+    assert [each.asDict() for each in found] == [one, none]

@@ -10,7 +10,8 @@ import pytest
 
 from ray_canal.errors import ConfigError, UnsupportedEvent
 from ray_canal.spark.frames import NOTES, to_frames
-from ray_canal.spark.history import scd2
+from ray_canal.spark.history import IS_CURRENT, scd2
+from ray_canal.spark.state import latest
 from tests.spark.conftest import ITEM, change_batch, inserts
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -91,3 +92,15 @@ def test_what_the_log_does_not_tell_is_refused(spark) -> None:
             scd2(frame, [])
         with pytest.raises(ConfigError, match="binlog_row_image=FULL"):
             scd2(frame.withColumn("before_present", frame["before"]))
+
+
+def test_names_with_characters_of_any_kind(spark) -> None:
+    """Of columns, and of the key, in current rows and in versions."""
+    row = pa.struct([("k.1-x", pa.int32()), ("first name", pa.string()), ("a`b", pa.int32())])
+    one, two = ({"k.1-x": 1, "first name": name, "a`b": 1} for name in ("n", "m"))
+    changes = [("INSERT", None, one), ("UPDATE", one, two)]
+    with to_frames(spark, [change_batch(changes, row)]) as made:
+        frame, key = made.by_table["shop.item"], ["k.1-x", "a`b"]
+        assert [each.asDict() for each in latest(frame, key).collect()] == [two]
+        current = scd2(frame, key).where(IS_CURRENT).collect()
+    assert [each["first name"] for each in current] == ["m"]

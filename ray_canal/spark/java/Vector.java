@@ -99,7 +99,10 @@ class Vector extends ColumnVector {
 
   public double getDouble(int i) { return Platform.getDouble(base, data + 8L * (long) i); }
 
+  // Where there is no value, Spark wants null of the next four, which it does not always ask before.
+
   public Decimal getDecimal(int i, int precision, int scale) {
+    if (isNullAt(i)) { return null; }
     if (width != 0) { return unsigned(integer(i), precision); }
     long low = Platform.getLong(base, data + 16L * (long) i);
     if (precision <= Decimal.MAX_LONG_DIGITS()) {
@@ -124,6 +127,7 @@ class Vector extends ColumnVector {
   }
 
   public UTF8String getUTF8String(int i) {
+    if (isNullAt(i)) { return null; }
     if (words != null) { return words[(int) integer(i)]; }
     int from = Platform.getInt(base, offsets + 4L * (long) i);
     int to = Platform.getInt(base, offsets + 4L * (long) i + 4L);
@@ -131,6 +135,7 @@ class Vector extends ColumnVector {
   }
 
   public byte[] getBinary(int i) {
+    if (isNullAt(i)) { return null; }
     int from = Platform.getInt(base, offsets + 4L * (long) i);
     byte[] found = new byte[Platform.getInt(base, offsets + 4L * (long) i + 4L) - from];
     Platform.copyMemory(
@@ -139,6 +144,7 @@ class Vector extends ColumnVector {
   }
 
   public ColumnarArray getArray(int i) {
+    if (isNullAt(i)) { return null; }
     int from = Platform.getInt(base, offsets + 4L * (long) i);
     int to = Platform.getInt(base, offsets + 4L * (long) i + 4L);
     return new ColumnarArray(children[0], from, to - from);
