@@ -31,7 +31,7 @@ from ray_canal.snapshot.marks import Marks, Stretch, marks_of
 from ray_canal.snapshot.prepared import not_seen
 from ray_canal.snapshot.read_views import gtid_at
 from ray_canal.snapshot.result import ResultReader
-from ray_canal.snapshot.session import close, open_session
+from ray_canal.snapshot.session import close, open_session, other_server, server_of
 from ray_canal.snapshot.tables import SnapshotTable, choose_tables, refuse_keyless
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
@@ -94,6 +94,7 @@ class KeyedSnapshot:
                 self._connections.append(open_session(config.source, self._catalog))
             self._marks: Marks = marks_of(config.source, self._catalog, self._connections[0])
             self._changes = LogReader(config, self._marks.start(), self._described, tables)
+            self._refuse_others(self._changes.server_uuid)
             self._server_id = int(self._catalog.variable("server_id") or 0)
             self._flavor = FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL
         except BaseException:
@@ -116,6 +117,12 @@ class KeyedSnapshot:
                 f"MySQL at {self._config.source.address}: binlog_row_image is {image}; run: SET "
                 "GLOBAL binlog_row_image = FULL"
             )
+
+    def _refuse_others(self, server: str) -> None:
+        """Raise ConnectionLost unless all that is read is of this server."""
+        source = self._config.source
+        for found in {server_of(each, source) for each in self._connections} - {server}:
+            raise other_server(source.address, found, server)
 
     def admits(self, schema: str, table: str) -> bool:
         """Return whether it is a table of this snapshot."""

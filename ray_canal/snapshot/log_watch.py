@@ -16,20 +16,25 @@ from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConnectionLost
 from ray_canal.model.arrays import Records
 from ray_canal.model.position import BINLOG_START, EntryPosition, journal_key
-from ray_canal.snapshot.session import second_replica
+from ray_canal.snapshot.session import other_server, second_replica
+from ray_canal.source.catalog import Catalog
 from ray_canal.source.live import LiveSource
 from ray_canal.source.port import Source
 
 _WAIT_S = 0.2
 
 
-def open_log_watch(config: InstanceConfig, executed: str, first_file: str) -> LogWatch:
-    """Return a watch of a MySQL server's log from a set of GTIDs on. `first_file`: where the log
-    begins, for a server that has executed nothing. Raises SourceError kinds."""
+def open_log_watch(config: InstanceConfig, executed: str, catalog: Catalog) -> LogWatch:
+    """Return a watch of a MySQL server's log from a set of GTIDs on, over a connection of its own.
+    Raises SourceError kinds; ConnectionLost, too: that leads to another server."""
     replica = second_replica(config.source, gtid=True)
     source = LiveSource(config.model_copy(update={"source": replica}))
     try:
-        source.open(EntryPosition("" if executed else first_file, BINLOG_START, gtid=executed))
+        first_file = "" if executed else catalog.binlogs()[0][0]
+        source.open(EntryPosition(first_file, BINLOG_START, gtid=executed))
+        found, expected = source.identity.server_uuid, catalog.server_uuid()
+        if found != expected:
+            raise other_server(config.source.address, found, expected)
     except BaseException:
         source.close()
         raise

@@ -17,8 +17,8 @@ from ray_canal.snapshot.columns import selection
 from ray_canal.snapshot.key_ranges import KeyRanges
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.prepared import not_seen
-from ray_canal.snapshot.row_reader import RangeOrder, other_server
-from ray_canal.snapshot.session import close, open_session
+from ray_canal.snapshot.row_reader import RangeOrder
+from ray_canal.snapshot.session import close, open_session, other_server, server_of
 from ray_canal.snapshot.tables import (
     SnapshotTable,
     narrowed,
@@ -64,7 +64,7 @@ class SnapshotPlan:
         self._numbers = 0
         try:
             self._connection = open_session(self._source, self._catalog)
-            self._server = self._catalog.server_uuid()
+            self._server = server_of(self._connection, self._source)
             image = (self._streamed.variable("binlog_row_image") or "FULL").upper()
             if image != "FULL":
                 raise ServerSettingRefused(

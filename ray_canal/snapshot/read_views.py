@@ -22,9 +22,9 @@ from ray_canal.snapshot.commits import PendingCommits, shows_what_is_executed
 from ray_canal.snapshot.log_watch import open_log_watch
 from ray_canal.snapshot.moment_reader import MomentReading
 from ray_canal.snapshot.prepared import PreparedTransactions
-from ray_canal.snapshot.session import close
+from ray_canal.snapshot.session import close, other_server, server_of
 from ray_canal.source.catalog import Catalog
-from ray_canal.source.connection import connect, query
+from ray_canal.source.connection import SERVER_SQL, connect, query, server_uuid
 from ray_canal.source.gtid_sets import missing_gtids, union
 
 _TRY_S = 30.0
@@ -50,16 +50,28 @@ def open_views(
     return it. Raises ServerSettingRefused: no log, or no such place was found; SourceError."""
     with contextlib.ExitStack() as cleanup:
         if may_lock:
-            return _locked(config, catalog, readers)
+            place = _locked(config, catalog, readers)
+            _refuse_others(config, catalog, readers)
+            return place
         tries = _way(catalog, readers[0])
-        for place in tries(config, catalog, readers, cleanup):
-            if place is not None:
-                return place
+        for found in tries(config, catalog, readers, cleanup):
+            if found is not None:
+                _refuse_others(config, catalog, readers)
+                return found
     raise ServerSettingRefused(
         f"MySQL at {config.source.address}: in {_TRY_S:g} s it never stood still long enough for "
         f"read views of {len(readers)} connections at one moment; take fewer readers, or allow "
         "a short lock (may_lock, --may-lock); let no XA transaction stay prepared"
     )
+
+
+def _refuse_others(
+    config: InstanceConfig, catalog: Catalog, readers: Sequence[MomentReading]
+) -> None:
+    """Raise ConnectionLost unless all readers see the server whose place was asked for."""
+    expected = catalog.server_uuid()
+    for found in {server_uuid(reader.query(SERVER_SQL)) for reader in readers} - {expected}:
+        raise other_server(config.source.address, found, expected)
 
 
 def _way(catalog: Catalog, reader: MomentReading) -> _Tries:
@@ -114,7 +126,7 @@ def _watched(
 ) -> Iterator[EntryPosition | None]:
     """Yield the place or None for each try, of MySQL whose `gtid_executed` has what shows."""
     began = _executed(catalog)
-    watch = open_log_watch(config, began, catalog.binlogs()[0][0])
+    watch = open_log_watch(config, began, catalog)
     cleanup.callback(watch.close)
     xa = _xa(config, catalog)
     deadline = time.monotonic() + _TRY_S
@@ -179,6 +191,9 @@ def _locked(
         limits = f"SET SESSION lock_wait_timeout = 2, SESSION wait_timeout = {_LOCKED_S}"
         query(locker, config.source, limits)
         query(locker, config.source, "FLUSH TABLES WITH READ LOCK")
+        found, expected = server_of(locker, config.source), catalog.server_uuid()
+        if found != expected:
+            raise other_server(config.source.address, found, expected)
         for reader in readers:
             reader.query(_BEGIN)
         place, prepared = catalog.position(), _xa(config, catalog).now()

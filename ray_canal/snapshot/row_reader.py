@@ -13,7 +13,6 @@ from typing import Any
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import ConnectionLost
 from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, quoted, selection
@@ -22,7 +21,7 @@ from ray_canal.snapshot.keys import kept_rows
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.result import ResultReader
-from ray_canal.snapshot.session import close, open_session
+from ray_canal.snapshot.session import close, open_session, other_server, server_of
 from ray_canal.snapshot.tables import SnapshotTable
 from ray_canal.source.catalog import Catalog
 
@@ -59,14 +58,6 @@ class _Range:
     pieces: list[DecodedChunk] = field(default_factory=list)
 
 
-def other_server(address: str, found: str, expected: str) -> ConnectionLost:
-    """Return the error that an address leads to another server than before."""
-    return ConnectionLost(
-        f"MySQL at {address} is server {found} now, not {expected}: rows are read of one server, "
-        "whose marks can be compared"
-    )
-
-
 class RowReader:
     """One connection; one thread calls."""
 
@@ -82,7 +73,7 @@ class RowReader:
                 self._source, self._catalog, self._connection, self._streamed
             )
             self._results = ResultReader(self._connection, self._source)
-            self._server = self._catalog.server_uuid()
+            self._server = server_of(self._connection, self._source)
             self._server_id = int(self._catalog.variable("server_id") or 0)
             self._flavor = FLAVOR_MARIADB if self._catalog.is_mariadb else FLAVOR_MYSQL
         except BaseException:

@@ -6,8 +6,9 @@ import contextlib
 from typing import Any
 
 from ray_canal.config import SourceConfig
+from ray_canal.errors import ConnectionLost
 from ray_canal.source.catalog import Catalog
-from ray_canal.source.connection import connect, query
+from ray_canal.source.connection import SERVER_SQL, connect, query, server_uuid
 
 _HEARTBEAT_S = 0.1
 _SETTINGS = (
@@ -45,6 +46,19 @@ def open_session(config: SourceConfig, catalog: Catalog) -> Any:
         close(connection)
         raise
     return connection
+
+
+def server_of(connection: Any, config: SourceConfig) -> str:
+    """Return which server a connection leads to. Raises SourceError kinds."""
+    return server_uuid(query(connection, config, SERVER_SQL))
+
+
+def other_server(address: str, found: str, expected: str) -> ConnectionLost:
+    """Return the error that an address leads to another server than before."""
+    return ConnectionLost(
+        f"MySQL at {address} is server {found} now, not {expected}: rows are read of one server, "
+        "whose marks can be compared"
+    )
 
 
 def close(connection: Any) -> None:

@@ -54,7 +54,7 @@ def wait_until_visible(
 def _logged_up_to(
     config: InstanceConfig, catalog: Catalog, executed: str, place: EntryPosition
 ) -> str:
-    watch = open_log_watch(config, executed, catalog.binlogs()[0][0])
+    watch = open_log_watch(config, executed, catalog)
     try:
         return union(executed, watch.up_to(place))
     finally:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from ray_canal.config import InstanceConfig
+from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.errors import ConnectionLost
 from ray_canal.filter import TableFilter
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
+from ray_canal.snapshot.consistent import ConsistentSnapshot
+from ray_canal.snapshot.keyed import KeyedSnapshot
+from ray_canal.snapshot.moment_reader import MomentReader
 from ray_canal.snapshot.plan import SnapshotPlan
 from ray_canal.snapshot.row_reader import RowReader
+from ray_canal.snapshot.session import open_session
+from ray_canal.source.catalog import Catalog
 from tests.integration.test_snapshot import config_of
 from tests.integration.test_snapshot_keyed import Judge
 from tests.local_destination import run
@@ -39,6 +46,8 @@ def test_rows_are_of_the_server_whose_log_is_read(server: Server, tmp_path: Path
         with Proxy((server.host, server.port)) as proxy:
             run(moved(server, other, proxy, tmp_path))
             readers_stay(server, other, proxy)
+            views_are_of_one_server(server, other, proxy)
+            rows_have_a_connection_of_their_own(server, other, proxy)
     server.execute("drop database moved")
 
 
@@ -57,6 +66,58 @@ async def moved(server: Server, other: Server, proxy: Proxy, folder: Path) -> No
     await destination.stop()
     assert ended["state"] == "done", ended
     assert taker.judge.rows["t"] == {(1,): 0, (2,): 0}
+
+
+class Elsewhere(MomentReader):
+    """Connects when the address leads to another server."""
+
+    def __init__(self, config: InstanceConfig, proxy: Proxy, *targets: Server) -> None:
+        super().__init__(config)
+        self._proxy, self._targets = proxy, targets
+
+    def open(self) -> None:
+        there, back = self._targets
+        self._proxy.retarget((there.host, there.port))
+        super().open()
+        self._proxy.retarget((back.host, back.port))
+
+
+def views_are_of_one_server(server: Server, other: Server, proxy: Proxy) -> None:
+    """One connection of several is another server's."""
+    proxy.retarget((server.host, server.port))
+    config: InstanceConfig = config_of(server, address=proxy.address).destination("snap")
+    reader = Elsewhere(config, proxy, other, server)
+    with pytest.raises(ConnectionLost, match="is server mariadb-2 now, not mariadb-1"):
+        ConsistentSnapshot(config, (SnapshotWish(TABLES),), [reader])
+
+
+def rows_have_a_connection_of_their_own(server: Server, other: Server, proxy: Proxy) -> None:
+    """What a reader asks of the server goes over another connection than its rows."""
+
+    def elsewhere(source: SourceConfig, catalog: Catalog) -> Any:
+        proxy.retarget((other.host, other.port))
+        try:
+            return open_session(source, catalog)
+        finally:
+            proxy.retarget((server.host, server.port))
+
+    config: InstanceConfig = config_of(server, address=proxy.address).destination("snap")
+    plan = SnapshotPlan(config, TableFilter())
+    with mock.patch("ray_canal.snapshot.row_reader.open_session", elsewhere):
+        reader = RowReader(config)
+    with mock.patch("ray_canal.snapshot.keyed.open_session", elsewhere), pytest.raises(
+        ConnectionLost, match="is server mariadb-2 now, not mariadb-1"
+    ):
+        KeyedSnapshot(config, TABLES)
+    try:
+        [wanted] = plan.wanted((SnapshotWish(TABLES),))
+        plan.find(0, wanted)
+        [planned] = plan.ranges(0, plan.begin(0, wanted), lambda: 100)
+        with pytest.raises(ConnectionLost, match="is server mariadb-2 now, not mariadb-1"):
+            reader.read(planned.order)
+    finally:
+        reader.close()
+        plan.close()
 
 
 def readers_stay(server: Server, other: Server, proxy: Proxy) -> None:
