@@ -165,6 +165,11 @@ def test_tables_follow_the_source(shop: Shop) -> None:
         until(lambda: shop.is_mirrored("t"))
         shop.run("ALTER TABLE t MODIFY v BIGINT", f"UPDATE t SET v = {1 << 40}")
         until(lambda: shop.is_mirrored("t"))
+        shop.run("ALTER TABLE t ADD b BLOB", "UPDATE t SET b = x'C3A95C785C5C'")
+        for kind in ("TEXT CHARACTER SET utf8mb4", "BLOB"):  # the rows that are there, too
+            shop.run(f"ALTER TABLE t MODIFY b {kind}")
+            until(lambda: shop.is_mirrored("t"))
+        shop.run("ALTER TABLE t DROP COLUMN b")
         shop.run("TRUNCATE TABLE t", "INSERT INTO t VALUES (5,5,'five')")
         until(lambda: shop.is_mirrored("t"))
         shop.run("RENAME TABLE t TO moved", "UPDATE moved SET v = 6")

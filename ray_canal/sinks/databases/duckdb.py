@@ -24,6 +24,8 @@ from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.texts import decimal_texts
 
 _ROWS = "canal_rows"
+_CONVERTED = {("BLOB", "VARCHAR"): "decode({})", ("VARCHAR", "BLOB"): "encode({})"}
+"""Conversions that a cast does otherwise: it gives the digits of bytes, and reads text as such."""
 
 
 class DuckDatabase(TransactionalDatabase):
@@ -125,14 +127,20 @@ class DuckDatabase(TransactionalDatabase):
             self._run(f"ALTER TABLE {self._named(name)} ADD COLUMN {_quoted(column)} {kind}")
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
-        described = self._run(f"DESCRIBE {self._named(name)}")
-        found = {str(row[0]): str(row[1]) for row in described}
+        found = self._found(name)
         wanted = self._types(columns)
         return [column for column in columns if found[column.name] != wanted[column.name]]
 
+    def _found(self, name: TableName) -> dict[str, str]:
+        """Return a table's columns with their types."""
+        return {str(row[0]): str(row[1]) for row in self._run(f"DESCRIBE {self._named(name)}")}
+
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        found = self._found(name)
         for column, kind in self._types(columns).items():
-            self._run(f"ALTER TABLE {self._named(name)} ALTER {_quoted(column)} TYPE {kind}")
+            text = _quoted(column)
+            value = _CONVERTED.get((found[column], kind), "{}::" + kind).format(text)
+            self._run(f"ALTER TABLE {self._named(name)} ALTER {text} TYPE {kind} USING {value}")
 
     def remove(self, name: TableName, columns: Sequence[str]) -> None:
         for column in columns:

@@ -27,6 +27,11 @@ _SSL_MODES = {
 _NAME_BYTES_MAX = 63
 _ANALYZE_ROWS = 1000
 _REFUSED = ("authentication failed", "does not exist", "no pg_hba.conf entry", "permission denied")
+_CONVERTED = {
+    ("bytea", "text"): "convert_from({}, 'UTF8')",
+    ("text", "bytea"): "convert_to({}, 'UTF8')",
+}
+"""Conversions that a cast does otherwise: it gives the digits of bytes, and reads text as such."""
 _RETRY_CLASSES = ("08", "40", "53", "55", "57", "58")
 """Connections, rolled back transactions, resources, locks, shutdowns, the system."""
 _RETRY = {"25006", "25P03"}  # read-only for a while; the session was ended while it slept
@@ -218,21 +223,26 @@ class PostgresDatabase(TransactionalDatabase):
         self._alter(name, (f"ADD COLUMN {_definition(column)}" for column in columns))
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
-        kinds = dict(
+        kinds = self._types(name)
+        return [c for c in columns if kinds[c.name] != postgres_type(c.kind, c.declared)]
+
+    def _types(self, name: TableName) -> dict[str, str]:
+        """Return a table's columns with their types."""
+        return dict(
             self._run(
                 "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
                 " WHERE attrelid = to_regclass(%s) AND attnum > 0",
                 _named(name),
             )
         )
-        return [c for c in columns if kinds[c.name] != postgres_type(c.kind, c.declared)]
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        parts = []
+        parts, kinds = [], self._types(name)
         for column in columns:
             kind, text = postgres_type(column.kind, column.declared), _quoted(column.name)
             collation = _collation(column, kind)
-            parts.append(f"ALTER COLUMN {text} TYPE {kind}{collation} USING {text}::{kind}")
+            value = _CONVERTED.get((kinds[column.name], kind), "{}::" + kind).format(text)
+            parts.append(f"ALTER COLUMN {text} TYPE {kind}{collation} USING {value}")
         self._alter(name, parts)
 
     def remove(self, name: TableName, columns: Sequence[str]) -> None:

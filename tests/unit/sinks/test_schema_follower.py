@@ -100,6 +100,18 @@ def test_an_empty_table_of_other_columns_goes_unless_it_was_made_by_hand(
             shop.follow([altered("mine", is_new=True)])
 
 
+def test_bytes_that_become_text_are_that_text(database: DuckDatabase) -> None:
+    shop = follower(database, schema_change="evolve")
+    shop.follow([altered("t", "blob", is_new=True)])
+    octets = "é\\x41".encode()
+    rows = pa.table({"id": pa.array([1], pa.int32()), "v0": pa.array([octets])})
+    database.upsert(TableName("s", "t"), ["id"], rows)
+    shop.follow([altered("t", "text")])
+    assert rows_of(database, "t") == [(1, octets.decode())]
+    shop.follow([altered("t", "blob")])
+    assert rows_of(database, "t") == [(1, octets)]
+
+
 def test_renamed_tables_take_the_place_of_those_that_are_gone(database: DuckDatabase) -> None:
     shop = follower(database)
     for name, value in (("a", 1), ("b", 2), ("c", 3)):
