@@ -370,7 +370,7 @@ class EventStore:
         """Pass over all up to `end`, which is not for this subscriber: the log need not keep it."""
         subscriber.next = max(subscriber.next, end)
         if not subscriber.marks:
-            subscriber.acked = subscriber.next
+            subscriber.done_with(subscriber.next, self._ring)
             self._trim()
 
     def skip(self, client_id: int) -> bool:
@@ -419,7 +419,7 @@ class EventStore:
         subscriber.reached = mark.after
         subscriber.kept = mark.start if keep and mark.on_disk else None
         # With no other batch open, what was passed over after it is done with, too.
-        subscriber.acked = mark.end if subscriber.marks else subscriber.next
+        subscriber.done_with(mark.end if subscriber.marks else subscriber.next, self._ring)
         self._trim()
 
     def rollback(self, client_id: int, batch_id: int | None = None) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ray_canal.filter import TableFilter
 from ray_canal.log.log_order import LogOrder
-from ray_canal.log.ring import Slot
+from ray_canal.log.ring import Ring, Slot
 from ray_canal.log.thinning import without_empty
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.arrays import Bools, Int64s
@@ -122,6 +122,15 @@ class Subscriber:
     def needed_from(self) -> int:
         """Return the log sequence from which on it needs the log."""
         return self.acked if self.kept is None else self.kept
+
+    def done_with(self, acked: int, ring: Ring) -> None:
+        """Move `acked`, and forget views of slots before it: a slow subscriber may keep these in
+        the log for long."""
+        self.acked = acked
+        slot = next(ring.since(self.needed_from), None)
+        first = ring.put_sequence if slot is None else slot.first
+        for passed in [each for each in self._views if each < first]:
+            del self._views[passed]
 
     def change(self, terms: Terms) -> None:
         """Change its terms from the next get on."""

@@ -326,3 +326,24 @@ def test_who_is_away_does_not_hold_what_lies_before_its_cursor() -> None:
             start = 4 if number == 0 else None
             info = info_of(log.entries[first : first + 3], number, start)
             store.put(buffer.add(info), number)
+
+
+def test_what_a_subscriber_is_done_with_takes_no_memory_of_its_own() -> None:
+    """A slow subscriber keeps the log; a thousand fast ones each kept 16 bytes an entry of it."""
+    store = filled(transactions(12), tuple(range(3, 36, 3)), batch_mode="ITEMSIZE")
+    store.subscribe(2, EVERYTHING, None)
+    for size in (3, 7, 3, 20):
+        batch = store.get(1, size)
+        assert batch is not None
+        assert store._subscribers[1]._views
+        store.ack(1, batch.id)
+    done = store.get(1, 100)
+    assert done is not None
+    store.rollback(1)
+    again = store.get(1, 2)
+    assert again is not None
+    store.ack(1, again.id)  # in the midst of a slot
+    assert len(store._subscribers[1]._views) == 1
+    slow = store.get(2, 100)
+    assert slow is not None
+    assert slow.entry_count == 36
