@@ -303,8 +303,6 @@ def _instance(name: str, properties: Properties, is_local: bool, found: list[Imp
     tree: Tree = {"destination": name}
     if not flag(properties, "canal.instance.parser.parallel", "true"):
         tree["decoders"] = 0
-    elif properties.get("canal.instance.parser.parallelThreadSize"):
-        tree["decoders"] = _number(properties, "canal.instance.parser.parallelThreadSize")
     lazy = f"canal.instance.{name}.lazy"
     if lazy not in properties.values:
         lazy = "canal.instance.global.lazy"

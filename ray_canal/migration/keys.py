@@ -199,7 +199,9 @@ INSTANCE_KEYS = (
         "every row image is read; `ray-canal check` says what the server writes"
     )),
     Key("canal.instance.parser.parallel", MAPPED, "instance.decoders", "false: 0"),
-    Key("canal.instance.parser.parallelThreadSize", MAPPED, "instance.decoders"),
+    Key("canal.instance.parser.parallelThreadSize", LEFT, note=(
+        "Canal's are threads of one process; `decoders`, which are processes, follow the CPUs"
+    )),
     Key("canal.instance.parser.parallelBufferSize", LEFT, note="chunk_bytes is what counts here"),
     Key("canal.instance.parser.directory", MAPPED, "instance.source.files", (
         "with local-instance.xml"

@@ -34,7 +34,7 @@ canal.instance.filter.query.dml = true
 canal.instance.filter.dml.delete = true
 canal.instance.filter.transaction.entry = true
 canal.instance.filter.rows = false
-canal.instance.parser.parallelThreadSize = 3
+canal.instance.parser.parallelThreadSize = 16
 canal.instance.tsdb.enable = true
 canal.instance.tsdb.dir = ${canal.file.data.dir:../conf}/${canal.instance.destination:}
 canal.instance.tsdb.url = jdbc:h2:${canal.instance.tsdb.dir}/h2;CACHE_SIZE=1000;MODE=MYSQL;
@@ -100,7 +100,7 @@ def test_every_setting_arrives(tmp_path: Path) -> None:
     assert (source.username, source.password) == ("canal", "env:CANAL_ORDERS_PASSWORD")
     assert (source.server_id, source.connect_timeout_s, source.tls.mode) == (1234, 40, "verify_ca")
     assert (source.start, source.gtid) == ("latest", False)
-    assert orders.decoders == 3
+    assert orders.decoders == "auto"  # 16 threads are little, 16 processes are not
     assert orders.filter.tables == r"shop\..*,crm\.a_\d{1,2}"
     assert orders.filter.black_tables == r"mysql\.slave_.*"
     assert orders.filter.fields == "shop.item:id/name"
