@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from ray_canal.config import SinkConfig, secret
 from ray_canal.model.arrays import Int64s
@@ -26,7 +26,10 @@ from ray_canal.sinks.target_checks import SourceTable
 from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.routed import by_place
 
+_RECONNECT = {"reconnect.backoff.ms": "1000"}
+"""Where brokers are away, librdkafka would connect twenty times a second, and log each failure."""
 _DEFAULTS = {
+    **_RECONNECT,
     "acks": "all",
     "compression.type": "lz4",
     "linger.ms": "5",
@@ -43,7 +46,9 @@ _REFUSED = {
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }  # fmt: skip
 _LOOK_S = 15.0
-_OF_CONNECTION = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.")
+_OF_CONNECTION = (
+    "bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.", "reconnect.",
+)
 
 
 class KafkaSink:
@@ -81,8 +86,7 @@ class KafkaSink:
         """Log in, and look for the topics that the tables' messages go to. Raises SinkError."""
         own = {name: secret(value) for name, value in self._config.properties.items()}
         with self._translated():
-            admin = AdminClient(_of_connection(own))
-            cluster = admin.list_topics(timeout=min(self._timeout_s, _LOOK_S))
+            _, cluster = _cluster(_of_connection(own), min(self._timeout_s, _LOOK_S))
         yield CheckResult("connection", True, f"{len(cluster.brokers)} brokers")
         wanted = self._maker.topics([(each.schema, each.table) for each in tables])
         counts = {name: len(found.partitions) for name, found in cluster.topics.items()}
@@ -182,8 +186,8 @@ class KafkaSink:
 
     def _make_cursor_topic(self, own: dict[str, str]) -> None:
         topic = self._config.cursor_topic
-        admin = AdminClient(_of_connection(own))
-        if topic in admin.list_topics(timeout=self._timeout_s).topics:
+        admin, cluster = _cluster(_of_connection(own), self._timeout_s)
+        if topic in cluster.topics:
             return
         new = NewTopic(topic, 1, config={"cleanup.policy": "compact"})
         made = admin.create_topics([new], request_timeout=self._timeout_s)[topic]
@@ -204,7 +208,21 @@ def _bounds(offsets: Int64s) -> Int64s:
 
 
 def _of_connection(own: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in own.items() if name.startswith(_OF_CONNECTION)}
+    named = {name: value for name, value in own.items() if name.startswith(_OF_CONNECTION)}
+    return {**_RECONNECT, **named}
+
+
+def _cluster(connection: dict[str, str], timeout_s: float) -> tuple[AdminClient, ClusterMetadata]:
+    """Return a client and what it finds. Raises SinkError, which says why it finds nothing."""
+    causes: list[KafkaError] = []
+    admin = AdminClient({**connection, "error_cb": causes.append})
+    try:
+        return admin, admin.list_topics(timeout=timeout_s)
+    except KafkaException as error:
+        admin.poll(0)  # now the causes come
+        found = _error(error.args[0])
+        text = "; ".join([str(found), *(cause.str() for cause in causes[:1])])
+        raise SinkError(text, found.kind) from None
 
 
 def _kind(error: KafkaError) -> Kind:
