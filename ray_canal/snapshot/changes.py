@@ -23,6 +23,8 @@ from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.source.live import LiveSource
 
 _INSERT, _DELETE = 1, 3
+ANY_TABLE: Name = ("", "")
+"""What a statement may have changed that does not say which tables it changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +156,14 @@ def refuse_altered(part: LogPart, keys: Callable[[str, str], Sequence[str] | Non
     entries = part.info.entries[part.first : part.last]
     statements = (entries["kind"] == ROWDATA) & (entries["table"] >= 0) & (entries["rows"] == 0)
     altered = [part.info.tables[number] for number in set(entries["table"][statements].tolist())]
-    altered += [
-        (event.effect.schema, event.effect.table)
-        for event in part.chunk.layout.table_events
-        if part.first <= event.entry < part.last
-    ]
+    events = part.chunk.layout.table_events
+    effects = [one.effect for one in events if part.first <= one.entry < part.last]
+    altered += [(effect.schema, effect.table) for effect in effects]
+    if ANY_TABLE in altered:
+        raise TableMetaMismatch(
+            "a statement that the log has as text, not as rows, may have changed tables while they "
+            "were read (binlog_format of a session); read them again"
+        )
     for schema, table in altered:
         if keys(schema, table) is not None:
             raise TableMetaMismatch(

@@ -26,9 +26,10 @@ from ray_canal.model.gtid import GtidSet
 from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
-from ray_canal.model.table_event import ERASE, RENAME
+from ray_canal.model.table_event import ERASE, RENAME, STATEMENT
 from ray_canal.schema.names import Name
 from ray_canal.snapshot.changes import (
+    ANY_TABLE,
     LogPart,
     ends_prepared,
     refuse_altered,
@@ -156,7 +157,7 @@ class SnapshotPlacer:
         info = chunk.info
         if self._attempt.if_prepared is not None and ends_prepared(info):
             raise self._attempt.if_prepared
-        if any(name in self._attempt.keys for name in info.tables):
+        if any(name == ANY_TABLE or name in self._attempt.keys for name in info.tables):
             decoded = await self._runtime.load(payload)
             end = EntryPosition(info.head.journal_name, info.head.end_position)
             part = LogPart(info, decoded, 0, len(info.entries), True, end)
@@ -296,7 +297,9 @@ class SnapshotPlacer:
 
 
 def _replaced(chunk: DecodedChunk, keys: KeyColumns) -> set[tuple[str, str]]:
-    """The tables whose rows are others after this chunk: they were renamed, or dropped."""
+    """The tables whose rows are others after this chunk, which has no rows of them: they were
+    renamed, dropped, got a partition with rows, or were changed by a statement."""
     effects = [event.effect for event in chunk.layout.table_events]
-    gone = {(one.schema, one.table) for one in effects if one.kind in (ERASE, RENAME)}
-    return gone & set(keys)
+    kinds = (ERASE, RENAME, STATEMENT)
+    gone = {(one.schema, one.table) for one in effects if one.kind in kinds}
+    return set(keys) if ANY_TABLE in gone else gone & set(keys)

@@ -29,6 +29,7 @@ from ray_canal.model.canal_types import XACOMMIT
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.start import Start
+from ray_canal.model.table_event import ERASE, STATEMENT, TRUNCATE, TableEffect, TableEvent
 from ray_canal.snapshot.changes import LogPart, touched_keys
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
@@ -283,6 +284,38 @@ async def ends_prepared(if_prepared: Exception | None) -> None:
     async with log.placing:
         await placer.logged(log.buffered(replace(info, entries=entries)), chunk)
     assert placer.failure is if_prepared
+
+
+@pytest.mark.parametrize(
+    ("effect", "again"),
+    [
+        (TableEffect(STATEMENT, "shop", "orders"), {("shop", "orders")}),  # EXCHANGE PARTITION
+        (TableEffect(STATEMENT, "", ""), {("shop", "orders"), ("shop", "items")}),
+        (TableEffect(ERASE, "shop", "items", ("shop", "old")), {("shop", "items")}),
+        (TableEffect(TRUNCATE, "shop", "items"), set()),
+        (TableEffect(STATEMENT, "shop", "customers"), None),
+    ],
+)
+def test_tables_with_rows_that_the_log_does_not_have_are_read_again(
+    effect: TableEffect, again: set[tuple[str, str]] | None
+) -> None:
+    asyncio.run(rows_not_in_the_log(effect, again))
+
+
+async def rows_not_in_the_log(effect: TableEffect, again: set[tuple[str, str]] | None) -> None:
+    log = Log(chunk_bytes=4096)
+    await log.grow_to_rows(of_keys({}, log))
+    placer = of_keys({**SHOP, ("shop", "items"): ("id",)}, log)
+    found = await log.grow(of_keys({}, log))
+    assert found is not None
+    info, chunk = found
+    events = (TableEvent(0, len(info.tables), effect),)
+    async with log.placing:
+        changed = log.buffered(replace(info, tables=(*info.tables, effect[1:3])))
+        layout = chunk.layout._replace(table_events=events)
+        await placer.logged(changed, DecodedChunk(layout, chunk.arena))
+    assert isinstance(placer.failure, TableMetaMismatch) == (again is not None)
+    assert placer.renamed == (again or set())
 
 
 class Asleep(Reader):
