@@ -68,11 +68,12 @@ class TableLedger:
 
     def is_of(self, key: tuple[str, ...], made: str) -> bool:
         """Return whether what was read so far is of this table, as it has this key and was made
-        then. Of another server it is not known when."""
+        then. Of another server it is not known when. One that does not say of its own (MySQL 5.6,
+        of tables with partitions) may have made it again."""
         if not self.key:
             return True
         then, now = self.made.split("|"), made.split("|")
-        return self.key == key and (then[0] != now[0] or then == now)
+        return self.key == key and (then[0] != now[0] or (then == now and now[1:] != [""]))
 
     def restarted(self) -> TableLedger:
         """Return it as if nothing was read yet."""

@@ -24,7 +24,7 @@ from ray_canal.source.live import LiveSource
 
 _INSERT, _DELETE = 1, 3
 ANY_TABLE: Name = ("", "")
-"""What a statement may have changed that does not say which tables it changes."""
+"""Name of what a statement changes that does not say which tables those are."""
 
 
 @dataclass(frozen=True, slots=True)
