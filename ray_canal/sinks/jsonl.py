@@ -6,13 +6,14 @@ are the same then (docs/reference/guarantees.md).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from ray_canal.sinks.dead_letters import shown
+from ray_canal.sinks.dead_letters import ends_with_a_line, shown
 from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, SinkError
 from ray_canal.sinks.target_checks import SourceTable, path_check
@@ -34,7 +35,7 @@ class JsonLines:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("a", encoding="utf-8")
-            if not _ends_with_a_line(self._path):
+            if not ends_with_a_line(self._path):
                 self._file.write("\n")
         except OSError as error:
             raise SinkError(f"cannot write {self._path}: {error.strerror}") from error
@@ -86,14 +87,7 @@ class JsonLines:
 
     def close(self) -> None:
         self._lines = []
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def _ends_with_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        if not file.seek(0, os.SEEK_END):
-            return True
-        file.seek(-1, os.SEEK_END)
-        return file.read() == b"\n"
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # what it could not write before
+                file.close()

@@ -7,12 +7,13 @@ target and begins again after a pause.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -221,7 +222,8 @@ class Runner:
         """Set a table aside; return the run without it."""
         self._sink.abort()
         if self._aside is not None:
-            self._aside.add(table, str(error), str(run[0].cursor))
+            with _on_disk():
+                self._aside.add(table, str(error), str(run[0].cursor))
         name = ".".join(table)
         logger.error("sink %s: table %s is set aside: %s", self._config.name, name, error)
         aside = self._tables_aside
@@ -229,10 +231,11 @@ class Runner:
 
     def _tell_aside(self, run: Sequence[Changes]) -> None:
         if self._dead is not None and self._aside is not None and self._aside.reasons:
-            for changes in run:
-                self.status.dead_letters += self._dead.add_aside(
-                    self._config.name, changes, self._aside.reasons
-                )
+            with _on_disk():
+                for changes in run:
+                    self.status.dead_letters += self._dead.add_aside(
+                        self._config.name, changes, self._aside.reasons
+                    )
 
     def _commit(self, upto: Cursor) -> None:
         began = time.monotonic()
@@ -251,9 +254,19 @@ class Runner:
                 f"{error}. Mend the target and start again, or give `dead_letters` a file for such "
                 "entries"
             )
-        self._dead.add(self._config.name, changes, str(error))
+        with _on_disk():
+            self._dead.add(self._config.name, changes, str(error))
         self.status.dead_letters += 1
         logger.error("sink %s: set aside %s: %s", self._config.name, changes.cursor, error)
+
+
+@contextlib.contextmanager
+def _on_disk() -> Iterator[None]:
+    """Raises SinkError, to begin again: the block could not write dead letters."""
+    try:
+        yield
+    except OSError as error:
+        raise SinkError(f"the dead letters cannot be written: {error}", "retry") from None
 
 
 def _halves(run: Sequence[Changes]) -> Sequence[Sequence[Changes]]:

@@ -12,6 +12,8 @@ from pydantic import ValidationError
 
 from ray_canal.demo import binlog_files
 from ray_canal.offline import decode_debezium
+from ray_canal.sinks.jsonl import JsonLines
+from ray_canal.sinks.port import Cursor, SinkError
 from ray_canal.views.debezium import DebeziumOptions
 from tests.in_process_sink import runner_of, sink_config
 
@@ -36,6 +38,16 @@ def test_lines_are_change_events(demo_log: None, tmp_path: Path) -> None:
         assert [each["payload"][name] for name in ("before", "after", "source", "op")] == [
             plain[name] for name in ("before", "after", "source", "op")
         ]
+
+
+def test_a_full_disk_is_told_by_the_commit_and_not_by_the_close() -> None:
+    sink = JsonLines(Path("/dev/full"))
+    sink.open()
+    sink._lines = ["{}\n"]
+    with pytest.raises(SinkError, match="No space left") as refused:
+        sink.commit(Cursor(timeline=1, journal_name="b.1", position=4))
+    assert refused.value.kind == "retry"
+    sink.close()
 
 
 def test_lines_are_flat_messages(demo_log: None, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from ray_canal.demo import binlog_files
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.runner import Runner
 from tests.golden import GOLDEN
-from tests.in_process_sink import destination, runner_of, sink_config
+from tests.in_process_sink import destination, runner_of, running, sink_config, until
 
 Place = tuple[int, int]
 
@@ -101,9 +101,18 @@ def test_what_a_target_cannot_take_is_found_and_set_aside(demo: Path) -> None:
     picky.refuse = clean.rows[len(clean.rows) // 2]
     with pytest.raises(SinkError, match="dead_letters"):
         run(picky, client_id=2)
-    runner = run(picky, client_id=2, dead_letters=str(demo / "dead.jsonl"))
+    path = demo / "dead.jsonl"
+    path.symlink_to("/dev/full")  # a disk that is full is waited for
+    config = sink_config(
+        "python", target="m:T", client_id=2, dead_letters=str(path), retry_max_s=0.2
+    )
+    with running(runner := runner_of(config, picky)):
+        until(lambda: runner.status.retries > 1)
+        assert "No space left" in runner.status.error
+        path.unlink()
+        until(lambda: runner.status.state == "stopped")  # the files are at their end
     assert runner.status.dead_letters == 1
-    lines = [json.loads(line) for line in (demo / "dead.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
     dead = [(row["position"], row["row"]) for line in lines for row in line["rows"]]
     assert picky.refuse in dead
     assert sorted(picky.rows + dead) == sorted(clean.rows)
