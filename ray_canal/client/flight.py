@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +58,9 @@ _FETCH_S_MAX = 1800.0
 _PAUSE_S, _PAUSE_S_MAX = 0.1, 1.0
 _FETCHES = 4
 """So many chunks of a message are fetched at once."""
+_CALLS = 8
+"""So many calls may be under way on an event loop: a get that waits, acks, gets that were given
+up and are not answered yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,8 @@ class FlightTransport:
         self._lock = threading.Lock()
         self._client: flight.FlightClient | None = None
         self._headers: list[tuple[bytes, bytes]] = []
+        # Not the loop's own threads, which are few: gets of others would wait for one.
+        self._callers = ThreadPoolExecutor(_CALLS, "ray_canal flight calls")
         self._fetchers = ThreadPoolExecutor(_FETCHES, "ray_canal flight")
         known = json.loads(self._made(lambda: self._act("destinations", b"")))["destinations"]
         if destination not in known:
@@ -143,8 +149,9 @@ class FlightTransport:
         """The same, awaited. What a get that is cancelled brings comes again with the next one."""
         given_up, repeat = threading.Event(), is_repeatable(method)
         try:
-            called = asyncio.to_thread(self._called, method, request, repeat, given_up)
-            return self._arrived(request, await called)
+            call = partial(self._called, method, request, repeat, given_up)
+            answer = await asyncio.get_running_loop().run_in_executor(self._callers, call)
+            return self._arrived(request, answer)
         finally:
             given_up.set()  # a repetition would be newer than the get that is made next
 
@@ -176,7 +183,6 @@ class FlightTransport:
         return Message(head, self._load)
 
     def close(self) -> None:
-        self._fetchers.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             client, self._client = self._client, None
         if client is not None:

@@ -13,6 +13,8 @@ import asyncio
 import ssl
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from ray_canal import errors
@@ -71,6 +73,7 @@ class TcpTransport:
         self.destination = destination
         self._address = address
         self._lock = threading.Lock()
+        self._callers = ThreadPoolExecutor(1, "ray_canal tcp")  # a loop's own threads are few
         self._wire: Wire | None = None
         self._epoch = 0
         self._filters: dict[int, str] = {}
@@ -147,7 +150,8 @@ class TcpTransport:
         given_up = threading.Event()
         try:
             repeat = is_repeatable(method)
-            answer = await asyncio.to_thread(self._call, method, request, repeat, given_up)
+            call = partial(self._call, method, request, repeat, given_up)
+            answer = await asyncio.get_running_loop().run_in_executor(self._callers, call)
         except asyncio.CancelledError:
             given_up.set()
             if isinstance(request, GetRequest):

@@ -248,3 +248,33 @@ def test_a_chunk_over_a_slow_line_comes_at_last(
             assert connected._fetched(part.payload).arena.tobytes() == CHUNK.arena.tobytes()
             return
     pytest.fail("it never came")
+
+
+def test_connectors_of_one_loop_do_not_wait_for_each_other(
+    store: Store, server: FlightServer
+) -> None:
+    """A loop has a few threads of its own: so many gets that waited kept all other calls from
+    being made."""
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        one, other = (AsyncConnector(transport(server), client_id) for client_id in (1, 2))
+        await one.subscribe()
+        store.answers.clear()
+        waiting = asyncio.ensure_future(one.get_without_ack(timeout=30.0))
+        while not store.callers:
+            await asyncio.sleep(0.01)
+        try:
+            await asyncio.wait_for(other.subscribe(), 20)
+        finally:
+            store.answers.set()
+        await waiting
+
+    asyncio.run(story())
+
+
+def test_a_message_is_read_after_its_connector_was_closed(server: FlightServer) -> None:
+    with Connector(transport(server), 7) as connector:
+        connector.subscribe()
+        message = connector.get_without_ack()
+    assert [chunk.arena.tobytes() for chunk in message.chunks] == [CHUNK.arena.tobytes()] * 2

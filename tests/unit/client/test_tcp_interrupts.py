@@ -82,3 +82,27 @@ def test_a_call_that_is_given_up_before_it_begins_is_not_made(
 
     with serving_thread({"shop": store}) as serving:
         asyncio.run(receive(serving.address))
+
+
+def test_connectors_of_one_loop_do_not_wait_for_each_other(shop: Decoded) -> None:
+    """A loop has a few threads of its own: so many gets that waited kept all other calls from
+    being made."""
+    store = ServedDestination(shop)
+
+    async def story(address: str) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        one, other = (
+            AsyncConnector(TcpTransport("shop", Address.parse(address)), client_id)
+            for client_id in (1, 2)
+        )
+        async with one, other:
+            await one.subscribe()
+            while await one.get(100000):
+                pass
+            waiting = asyncio.ensure_future(one.get_without_ack(100000, 30.0))
+            await asyncio.sleep(0.2)
+            await asyncio.wait_for(other.subscribe(), 20)
+            waiting.cancel()
+
+    with serving_thread({"shop": store}) as serving:
+        asyncio.run(story(serving.address))
