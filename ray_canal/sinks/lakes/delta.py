@@ -28,7 +28,7 @@ from deltalake.exceptions import (
 from ray_canal.config.sink import LakeConfig
 from ray_canal.model.table_event import ERASE, TRUNCATE
 from ray_canal.sinks.lakes.delta_ends import same, told_ends
-from ray_canal.sinks.lakes.delta_files import DeltaTarget, can_be_shared, merge_files
+from ray_canal.sinks.lakes.delta_files import DeltaTarget, as_schema, can_be_shared, merge_files
 from ray_canal.sinks.lakes.file_shares import ONE_WRITER, Spread, Writers, in_threads
 from ray_canal.sinks.lakes.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
 from ray_canal.sinks.net_change import net_change
@@ -237,18 +237,14 @@ class DeltaFile:
 
     def rewrite(self, schema: pa.Schema, upto: RowPlace) -> None:
         """Commit all rows with these columns and types; columns that are new are null."""
-        old = self._opened.to_pyarrow_dataset()
-        names = [name for name in schema.names if name in old.schema.names]
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            for batch in old.to_batches(columns=names):
-                table = pa.Table.from_batches([batch])
-                for field in schema:
-                    if field.name not in names:
-                        table = table.append_column(field, pa.nulls(len(table), field.type))
-                yield from table.select(schema.names).cast(schema).to_batches()
-
-        self._overwrite(pa.RecordBatchReader.from_batches(schema, batches()), upto, dropped=False)
+        refused: list[pa.ArrowInvalid] = []
+        batches = as_schema(self._opened.to_pyarrow_dataset(), schema, refused)
+        try:
+            self._overwrite(pa.RecordBatchReader.from_batches(schema, batches), upto, dropped=False)
+        except SinkError:
+            if refused:  # which delta-rs tells as one of its own
+                raise SinkError(f"{self._uri}: {refused[0]}", "schema") from None
+            raise
 
     def copy_from(self, other: DeltaFile, upto: RowPlace) -> None:
         """Commit another table's columns and rows in place of those that are here."""

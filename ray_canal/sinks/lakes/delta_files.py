@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
+from pyarrow.dataset import Dataset
 from pyarrow.fs import FileSystem, PyFileSystem
 
 from ray_canal.model.arrays import Bools
@@ -101,6 +103,24 @@ def _files_between(table: DeltaTable, keys: pa.ChunkedArray, name: str) -> list[
     ]
     rows.sort(key=lambda row: (row[0] is not None, row[0], row[1]))
     return [(path, size) for _, path, size in rows]
+
+
+def as_schema(
+    rows: Dataset, schema: pa.Schema, refused: list[pa.ArrowInvalid]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows with these columns and types; columns that are new are null. `refused` gets the
+    error of a value that does not fit, before it is raised."""
+    names = [name for name in schema.names if name in rows.schema.names]
+    for batch in rows.to_batches(columns=names):
+        table = pa.Table.from_batches([batch])
+        for field in schema:
+            if field.name not in names:
+                table = table.append_column(field, pa.nulls(len(table), field.type))
+        try:
+            yield from table.select(schema.names).cast(schema).to_batches()
+        except pa.ArrowInvalid as error:
+            refused.append(error)
+            raise
 
 
 def write_share(target: DeltaTarget, share: Share[str]) -> DeltaFiles:

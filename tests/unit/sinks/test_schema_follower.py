@@ -202,6 +202,25 @@ def test_tables_of_a_lake_are_renamed_once(kind: str, tmp_path: Path) -> None:
         shop.follow([at(99, step) for step in swap])
 
 
+@pytest.mark.parametrize("old", ["blob", "bigint"])
+def test_values_that_do_not_fit_another_type_stop_a_lake(old: str, tmp_path: Path) -> None:
+    """delta-rs tells them as what may pass, so the sink tried again and again."""
+    config = sink_config("delta", lake={**options("delta", tmp_path), "schema_change": "evolve"})
+    lake = lake_of(config)
+    lake.open()
+    shop = LakeFollower(config.lake, lake)
+    shop.follow([at(4, altered("t", old, is_new=True))], 1)
+    values = pa.array([b"\xff"]) if old == "blob" else pa.array([1 << 40])
+    rows = pa.table({"id": pa.array([1], pa.int32()), "v0": values})
+    gone = rows.select(["id"]).slice(1)
+    lake.merge(TableName("s", "t"), ["id"], gone, rows, RowPlace(1, 1, 5, 0))
+    with pytest.raises(SinkError) as refused:
+        shop.follow([at(99, altered("t", "text" if old == "blob" else "int"))], 1)
+    assert refused.value.kind == "schema"
+    assert "lake/s/t" in str(refused.value)
+    lake.close()
+
+
 def at(position: int, step: Changed) -> Changed:
     return replace(step, change=replace(step.change, position=position))
 
