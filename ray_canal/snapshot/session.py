@@ -17,9 +17,9 @@ _SETTINGS = (
     "sql_mode = 'ALLOW_INVALID_DATES'",  # there may be such keys
     "net_write_timeout = 600",
     "sql_big_selects = 1",
+    "lock_wait_timeout = 5",
     "completion_type = 0",  # COMMIT neither begins a transaction nor ends the connection
 )
-_OPTIONAL = {"max_execution_time": "0", "max_statement_time": "0", "lock_wait_timeout": "5"}
 _LARGE_STATEMENT_BYTES = 256 << 10
 """After a statement of this size the server keeps a network buffer as large for the connection: it
 writes a quarter as often."""
@@ -36,8 +36,7 @@ def open_session(config: SourceConfig, catalog: Catalog) -> Any:
     """A connection to read rows with. Raises SourceError kinds."""
     connection = connect(config)
     try:
-        given = [f"{k} = {v}" for k, v in _OPTIONAL.items() if catalog.variable(k) is not None]
-        query(connection, config, "SET SESSION " + ", ".join([*_SETTINGS, *given]))
+        query(connection, config, "SET SESSION " + ", ".join(_SETTINGS))
         query(connection, config, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         packet_bytes = int(catalog.variable("max_allowed_packet") or 0)
         if packet_bytes > 2 * _LARGE_STATEMENT_BYTES:

@@ -98,6 +98,7 @@ def wanted_tables(
 ) -> tuple[tuple[WantedTable, ...], tuple[tuple[str, str], ...]]:
     """Return the tables that are asked for, each by the first wish that it fits, and what the
     wishes match besides, as `Chosen.left_out`. Raises ConfigError, PrivilegeMissing."""
+    _refuse_ansi_quotes(catalog, wishes)
     found: dict[str, WantedTable] = {}
     left_out: dict[str, str] = {}
     for wish in wishes:
@@ -107,6 +108,17 @@ def wanted_tables(
             one = WantedTable(narrowed(table, wish.columns), wish)
             found.setdefault(table.meta.full_name, one)
     return tuple(found.values()), tuple(left_out.items())
+
+
+def _refuse_ansi_quotes(catalog: Catalog, wishes: Sequence[SnapshotWish]) -> None:
+    """Raise ConfigError if a condition has names in quotes that would be texts here, so that no row
+    fits: rows are read without the server's sql_mode."""
+    quoting = [wish.where for wish in wishes if '"' in wish.where]
+    if quoting and "ANSI_QUOTES" in (catalog.variable("sql_mode") or "").upper():
+        raise ConfigError(
+            f"condition {quoting[0]!r}: the server's sql_mode has ANSI_QUOTES, and rows are read "
+            "without it: write names in backticks, texts in single quotes"
+        )
 
 
 def narrowed(table: SnapshotTable, columns: tuple[str, ...]) -> SnapshotTable:

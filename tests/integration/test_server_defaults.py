@@ -8,9 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from ray_canal.config import MetaConfig
+from ray_canal.errors import ConfigError
+from ray_canal.filter import TableFilter
 from ray_canal.meta.mysql_database import MetaDatabase
+from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.snapshot.keyed import KeyedSnapshot
+from ray_canal.snapshot.plan import SnapshotPlan
 from ray_canal.snapshot.read import Snapshot
+from ray_canal.source.catalog import Catalog
 from tests.integration.test_snapshot import config_of, rows_of
 from tests.servers import Server
 
@@ -59,6 +64,28 @@ def test_init_connect_takes_no_autocommit(defaults: Server) -> None:
     with contextlib.closing(MetaDatabase(meta, {"kept": "id int primary key"})) as database:
         assert database.changed("insert into {d}.kept values (7)") == 1
         assert defaults.execute("select id from defaults.kept") == ((7,),)
+
+
+def test_a_limit_of_time_ends_no_query(defaults: Server) -> None:
+    limits = {"mysql97": ("max_execution_time", "20"), "mariadb": ("max_statement_time", "0.02")}
+    name, value = limits.get(defaults.kind, ("wait_timeout", "28800"))  # 5.6 has none
+    source = config_of(defaults).destination("snap").source
+    with defaults.with_global(name, value), contextlib.closing(Catalog(source)) as catalog:
+        [row] = catalog.rows("SELECT SLEEP(0.1) AS was_cut")
+    assert row["was_cut"] == 0
+
+
+def test_names_in_quotes_are_refused_where_they_would_be_texts(defaults: Server) -> None:
+    config = config_of(defaults).destination("snap")
+    plan = SnapshotPlan(config, TableFilter())
+    wishes = (SnapshotWish(r"defaults\.t0", '"v" = 0'),)
+    ((before,),) = defaults.execute("select @@global.sql_mode")
+    defaults.execute("set global sql_mode = 'ANSI_QUOTES'")
+    try:
+        with contextlib.closing(plan), pytest.raises(ConfigError, match="backticks"):
+            plan.wanted(wishes)
+    finally:
+        defaults.execute(f"set global sql_mode = '{before}'")
 
 
 @pytest.mark.parametrize("mode", ["consistent", "keyed"])
