@@ -67,7 +67,7 @@ class KafkaSink:
 
     def open(self) -> Cursor | None:
         own = {name: secret(value) for name, value in self._config.properties.items()}
-        settings = {**_DEFAULTS, "enable.idempotence": "true", **own}
+        settings = _of_producer(own)
         if self._config.transactional:
             settings["transactional.id"] = f"canal.{self._name}"
         self._partitions.clear()
@@ -86,6 +86,7 @@ class KafkaSink:
         """Log in, and look for the topics that the tables' messages go to. Raises SinkError."""
         own = {name: secret(value) for name, value in self._config.properties.items()}
         with self._translated():
+            make_producer(_of_producer(own), self._config.sender).close()  # wrong settings raise
             _, cluster = _cluster(_of_connection(own), min(self._timeout_s, _LOOK_S))
         yield CheckResult("connection", True, f"{len(cluster.brokers)} brokers")
         wanted = self._maker.topics([(each.schema, each.table) for each in tables])
@@ -205,6 +206,10 @@ class KafkaSink:
 def _bounds(offsets: Int64s) -> Int64s:
     found: Int64s = np.stack([offsets[:-1], offsets[1:]], axis=1)
     return found
+
+
+def _of_producer(own: dict[str, str]) -> dict[str, str]:
+    return {**_DEFAULTS, "enable.idempotence": "true", **own}
 
 
 def _of_connection(own: dict[str, str]) -> dict[str, str]:

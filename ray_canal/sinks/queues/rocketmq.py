@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import socket
 import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -62,6 +63,23 @@ def _log_as_the_others() -> None:
     logger.propagate = True
 
 
+def _places(address: str) -> list[tuple[str, int]]:
+    return [host_port_of(each, _PORT, "rocketmq.address") for each in address.split(";")]
+
+
+def refuse_silence(address: str, timeout_s: float) -> None:
+    """Raise SinkError if nothing listens at any of the addresses: the client itself would see that
+    with the first topic that it is asked for."""
+    failures = []
+    for host, port in _places(address):
+        try:
+            socket.create_connection((host, port), timeout_s).close()
+            return
+        except OSError as error:
+            failures.append(f"{host}:{port}: {error}")
+    raise SinkError(f"RocketMQ: {'; '.join(failures)}", "retry")
+
+
 class RocketSink:
     guarantee: Guarantee = "at_least_once"
 
@@ -75,10 +93,7 @@ class RocketSink:
     def open(self) -> Cursor | None:
         config = self._config
         keys = Credentials(secret(config.access_key), secret(config.secret_key))
-        places = [
-            host_port_of(each, _PORT, "rocketmq.address") for each in config.address.split(";")
-        ]
-        address = ";".join(f"{host}:{port}" for host, port in places)
+        address = ";".join(f"{host}:{port}" for host, port in _places(config.address))
         try:
             given = ClientConfiguration(
                 address, keys, config.namespace, request_timeout=int(config.timeout_s)
@@ -91,6 +106,7 @@ class RocketSink:
 
     def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
         """Log in. Raises SinkError."""
+        refuse_silence(self._config.address, self._config.timeout_s)
         try:
             self.open()
         finally:

@@ -1,4 +1,4 @@
-"""Kafka that is away: what is said of it, and how often."""
+"""Kafka that is away: what is said of it, and how often; settings that no producer can have."""
 
 from __future__ import annotations
 
@@ -31,3 +31,20 @@ def test_the_cause_is_named_and_not_logged_twenty_times_a_second(
                 call(sink)
             sink.close()
     assert capfd.readouterr().err.count("Connection refused") < 20
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "word"),
+    [("acks", "1", "must be set to `all`"), ("no.such", "1", "No such configuration property")],
+)
+def test_settings_that_the_producer_refuses_are_seen_by_a_check(
+    name: str, value: str, word: str
+) -> None:
+    """Nobody listens there: what is wrong without a broker is said first."""
+    properties = {"bootstrap.servers": "127.0.0.1:1", name: value}
+    config = SinkConfig.model_validate(
+        {"name": "s", "destination": "d", "type": "kafka", "client_id": 1,
+         "kafka": {"properties": properties, "timeout_s": 0.1}}
+    )  # fmt: skip
+    with pytest.raises(SinkError, match=word):
+        list(KafkaSink(config).check([]))

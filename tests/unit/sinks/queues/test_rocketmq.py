@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,7 +10,7 @@ import pytest
 from rocketmq.v5.exception import PayloadTooLargeException, UnauthorizedException
 
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.queues.rocketmq import in_order
+from ray_canal.sinks.queues.rocketmq import in_order, refuse_silence
 
 
 class Broker:
@@ -82,3 +83,14 @@ def test_silence_is_an_error_that_passes() -> None:
     with pytest.raises(SinkError, match=r"1 messages were not confirmed in 0\.05 s") as told:
         in_order({"g": deque([1])}, lambda _: Future(), 1, 0.05)
     assert told.value.kind == "retry"
+
+
+def test_a_check_does_not_take_silence_for_a_broker() -> None:
+    """The client connects when it has a topic, so it starts where nobody listens."""
+    with socket.socket() as nobody, socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody.bind(("127.0.0.1", 0))
+        away, there = (f"127.0.0.1:{each.getsockname()[1]}" for each in (nobody, listener))
+        for address in (away, f"{away};{away}"):
+            with pytest.raises(SinkError, match=rf"RocketMQ: {away}: .*refused"):
+                refuse_silence(address, 5.0)
+        refuse_silence(f"{away};{there}", 5.0)
