@@ -6,7 +6,7 @@ columns alone are listed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ray_canal.model.schema_record import KeyState
 from ray_canal.schema.ddl.column_definition import Definition, read_charset, read_definition
@@ -54,6 +54,7 @@ class Alteration:
     renamed_columns: dict[str, str] = field(default_factory=dict)
     visible: dict[str, bool] = field(default_factory=dict)
     added_key: set[str] | None = None
+    key_maybe: set[str] = field(default_factory=set)  # added if there is no primary key
     periods: dict[str, set[str]] = field(default_factory=dict)
     drops_key: bool = False
     dropped_keys: set[str] = field(default_factory=set)
@@ -68,6 +69,7 @@ class Alteration:
     if_not_exists: set[str] = field(default_factory=set)
     charset: str = ""
     convert_to: str = ""
+    convert_texts: bool = False  # without a text to convert, convert_to is passed over
     versioning: bool | None = None
     new_name: tuple[str, str] | None = None
     made_from_partition: tuple[str, str] | None = None
@@ -80,6 +82,7 @@ def read_alter(words: Words, session: StatementSession) -> Alteration:
     found = Alteration(words.name(session.schema))
     skip_lock_wait(words)
     actions = parts(words.rest())
+    is_alone = len(actions) == 1
     while actions:
         action = actions.pop(0)
         if _concerns_partitions(action):
@@ -91,6 +94,9 @@ def read_alter(words: Words, session: StatementSession) -> Alteration:
             continue
         _action(Words(action), action, found, session)
     found.key_stays_first = not session.dialect.mariadb
+    # Tried on servers: to MySQL 5.6 nothing is altered then, not the table's default either.
+    if found.convert_to and is_alone:
+        found.convert_texts = session.dialect.is_mysql_before(50700)
     if session.dialect.mariadb is False:  # keys hide nothing there
         found.dropped_keys, found.renamed_keys, found.engine = set(), {}, ""
     return found
@@ -165,13 +171,21 @@ def _add(words: Words, found: Alteration, dialect: Dialect) -> None:
         found.new_keys += key_of_column(definition, dialect)
         if maybe:
             found.if_not_exists.add(definition.name.lower())
+            found.key_maybe |= {definition.name.lower()} if definition.is_key else set()
+            definition = replace(
+                definition, is_key=False, nullable=definition.nullable and not definition.is_key
+            )
         found.placed.append(("", definition))
 
 
 def _add_key(part: list[Token], found: Alteration, dialect: Dialect) -> None:
-    found.added_key = primary_key(part) or found.added_key
+    maybe = if_not_exists(part)
+    if maybe:
+        found.key_maybe |= primary_key(part) or set()
+    else:
+        found.added_key = primary_key(part) or found.added_key
     found.periods |= period(part)
-    keys = found.new_keys_maybe if if_not_exists(part) else found.new_keys
+    keys = found.new_keys_maybe if maybe else found.new_keys
     keys += key_of(part, dialect)
 
 
@@ -180,7 +194,7 @@ def _drop(words: Words, found: Alteration) -> None:
         found.versioning = False
     elif words.take("PRIMARY", "KEY"):
         found.drops_key = True
-    elif words.take("PERIOD", "FOR"):
+    elif words.peek() == "PERIOD" and words.peek(1) in ("FOR", "IF"):
         pass  # a period is no column
     elif words.peek() in _KEY_WORDS:
         words.skip()

@@ -317,12 +317,14 @@ def _rename(words: Words, session: StatementSession, effects: Effects) -> None:
     words.skip()
     if not words.take_any("TABLE", "TABLES"):
         return
-    words.take("IF", "EXISTS")
+    maybe = words.take("IF", "EXISTS")
     while not words.done:
         old = words.name(session.schema)
         while not words.done and not words.take("TO"):
             words.skip()  # MariaDB: WAIT n | NOWAIT
-        effects.move(old, words.name(session.schema))
+        new = words.name(session.schema)
+        if not maybe or effects.existing(old) is not None:
+            effects.move(old, new)
         if not words.take(","):
             return
 

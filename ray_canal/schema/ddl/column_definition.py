@@ -32,6 +32,7 @@ class Definition:
     unique: bool = False
     period: bool = False  # MariaDB: GENERATED ALWAYS AS ROW START | END
     row_end: bool = False
+    versioned: bool = False  # MariaDB: WITH SYSTEM VERSIONING, which the table has then
     first: bool = False
     after: str = ""
 
@@ -107,6 +108,8 @@ def _attribute(words: Words, found: Definition) -> None:
         found.nullable = False
         found.row_end = words.peek() == "END"
         words.skip()
+    elif word == "WITH":
+        found.versioned |= words.take("SYSTEM", "VERSIONING")
     elif word == "FIRST":
         found.first = True
     elif word == "AFTER":

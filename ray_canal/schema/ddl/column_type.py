@@ -110,6 +110,8 @@ def _type_in_mode(words: Words, sql_mode: int, mariadb: bool | None) -> str:
         return text
     if text == "number" and words.peek() != "(":
         return "double"
+    if text == "blob" and words.peek() == "(":
+        return text
     return _ORACLE_TYPES.get(text, text)
 
 

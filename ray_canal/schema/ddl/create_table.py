@@ -153,7 +153,7 @@ def _with_columns(head: Create, inside: list[Token], session: StatementSession) 
         definition = read_definition(Words(part), session.dialect)
         definitions.append(definition)
         others += key_of_column(definition, session.dialect)
-        versioned |= definition.period
+        versioned |= definition.period or definition.versioned
     if not definitions:
         raise DdlNotApplied("it has no columns")
     return replace(

@@ -9,7 +9,7 @@ count, as keys are dropped and renamed by them: a key without one gets its first
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ray_canal.model.schema_record import KeyState, TableState
@@ -128,11 +128,23 @@ def without_column(keys: Iterable[KeyState], name: str) -> tuple[KeyState, ...]:
     return tuple(found)
 
 
-def with_renamed(keys: Iterable[KeyState], old: str, new: str) -> tuple[KeyState, ...]:
-    """Keys after a column (in lower case) has another name."""
+def with_length(keys: Iterable[KeyState], column: ColumnMeta) -> tuple[KeyState, ...]:
+    """Keys after a column was dropped and added again: the length that it had, of a text in
+    characters, is the prefix."""
+    length = column.length or _part_bytes(column, 0) or 0
+    name = column.name.lower()
+    found = []
+    for key in keys:
+        pairs = zip(key.columns, key.prefixes, strict=True)
+        prefixes = tuple((p or length) if c.lower() == name else p for c, p in pairs)
+        found.append(replace(key, prefixes=prefixes))
+    return tuple(found)
+
+
+def with_renamed(keys: Iterable[KeyState], renamed: Mapping[str, str]) -> tuple[KeyState, ...]:
+    """Keys after columns have other names: the new one by the old one in lower case."""
     return tuple(
-        replace(key, columns=tuple(new if c.lower() == old else c for c in key.columns))
-        for key in keys
+        replace(key, columns=tuple(renamed.get(c.lower(), c) for c in key.columns)) for key in keys
     )
 
 

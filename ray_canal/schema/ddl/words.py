@@ -34,6 +34,10 @@ class Dialect:
     version: int = 0
     sql_mode: int = 0
 
+    def is_mysql_before(self, version: int) -> bool:
+        """Tell if it is known to be a MySQL older than this."""
+        return self.mariadb is False and 0 < self.version < version
+
     def runs(self, for_mariadb: bool, version: int) -> bool:
         """Tell if the inside of /*!VERSION … */ (`for_mariadb`: /*M!VERSION … */) is executed."""
         if for_mariadb and self.mariadb is False:
