@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -169,3 +170,17 @@ def test_the_end_of_the_head_is_told_while_a_call_waits(
         head.close()
         assert called.wait(30)
     assert told[0] is is_local
+
+
+def test_a_head_that_was_never_reached_is_not_taken_for_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Ray Client knows the address of a head that it cannot reach."""
+    told: list[bool] = []
+    context = SimpleNamespace(gcs_address="127.0.0.1:1")
+    monkeypatch.setattr("ray.get_runtime_context", lambda: context)
+    monkeypatch.setattr(joining, "_ours", joining._Membership())
+    monkeypatch.setattr(joining, "_HEAD_AWAY_S", 0.1)
+    with joining.watching_head(told.append):
+        time.sleep(0.6)
+    assert told == []
