@@ -203,7 +203,9 @@ class ConsistentSnapshot:
         for table in self.tables:
             name = table.meta.full_name
             if made.get(name, table.made) != table.made:
-                raise TableMetaMismatch(f"{name} was made again, or another table got its name")
+                raise TableMetaMismatch(
+                    f"{name} was made again, or another table got its name, or it was altered"
+                )
 
     def _refuse_altered(self) -> None:
         self._refuse_others()
