@@ -41,7 +41,7 @@ demo: setup
 # side: tests with Ray, then those with Spark and faults, which are late where another Ray starts next to them; and, with the
 # lowest priority, on the CPUs that these leave, what only computes. The first lane's output is shown as it comes, that of the
 # other when it ends.
-COMPUTING := tests/golden $(addprefix tests/unit/,binlog kernels log schema types verify views)
+COMPUTING := tests/golden $(addprefix tests/unit/,binlog kernels log schema sinks/lakes types verify views test_tidy.py)
 WAITING := tests/unit tests/integration tests/test_docs.py tests/test_site.py $(COMPUTING:%=--ignore=%)
 LANES := test-clusters test-computing
 .PHONY: $(LANES) test-ray test-spark-and-faults
