@@ -37,7 +37,7 @@ demo: setup
 	$(BIN)/ray-canal demo
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
-# First files of tests that wait for servers run in parallel, each worker with servers of its own. Then come two lanes side by
+# First files of tests that wait for servers run in parallel (four on two CPUs), each worker with servers of its own. Then come two lanes side by
 # side: tests with Ray, then those with Spark and faults, which are late where another Ray starts next to them; and, with the
 # lowest priority, on the CPUs that these leave, what only computes. The first lane's output is shown as it comes, that of the
 # other when it ends.
@@ -47,7 +47,7 @@ LANES := test-clusters test-computing
 .PHONY: $(LANES) test-ray test-spark-and-faults
 test: setup servers
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not soak and not benchmark and not ray' $(WAITING) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not soak and not benchmark and not ray' $(WAITING) $(PYTEST_ARGS)
 	@echo "now what needs Ray, then Spark and faults; next to them what computes: types, kernels, simulated schedules, MariaDB 11.8"
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync $(LANES)
 

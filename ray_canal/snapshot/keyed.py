@@ -92,6 +92,7 @@ class KeyedSnapshot:
             self._keys = {(t.meta.schema, t.meta.table): t.key for t in self.tables}
             for _ in range(2):  # one reads rows, the other finds the borders of chunks
                 self._connections.append(open_session(config.source, self._catalog))
+            self._refuse_others(self._catalog.server_uuid())  # whose log has no such place
             self._marks: Marks = marks_of(config.source, self._catalog, self._connections[0])
             self._changes = LogReader(config, self._marks.start(), self._described, tables)
             self._refuse_others(self._changes.server_uuid)

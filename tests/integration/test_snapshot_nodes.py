@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from ray._private.state import actors
@@ -94,9 +95,9 @@ def test_a_range_read_elsewhere_is_the_same(spread: Server) -> None:
     read, count = sent(actor.read(sent(order)))
     assert read.rows == own.read(order).rows == 20_000
     assert count > 1
-    key = (7).to_bytes(4, "little")
-    placed = own.place(5, frozenset({key}), PLACE)
-    by_value, *large = sent(actor.place(5, sent(frozenset({key})), sent(PLACE), count))
+    touched = (np.array([[7]], np.uint32),)
+    placed = own.place(5, touched, PLACE)
+    by_value, *large = sent(actor.place(5, sent(touched), sent(PLACE), count))
     assert placed is not None
     assert len(by_value) == len(large) == count
     assert any(chunk is not None for chunk in large)
