@@ -37,10 +37,10 @@ demo: setup
 	$(BIN)/ray-canal demo
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
-# First files of tests that wait for servers run in parallel (four on two CPUs), each worker with servers of its own. Then come two lanes side by
-# side: tests with Ray, then those with Spark and faults, which are late where another Ray starts next to them; and, with the
-# lowest priority, on the CPUs that these leave, what only computes. The first lane's output is shown as it comes, that of the
-# other when it ends.
+# First files of tests that wait for servers run in parallel (four on two CPUs), each worker with servers of its own. Then come
+# two lanes side by side: tests with Ray, then those with Spark and faults, which are late where another Ray starts next to
+# them; and, with the lowest priority, on the CPUs that these leave, what only computes, then the documents, which no delay
+# breaks. The first lane's output is shown as it comes, that of the other when it ends.
 COMPUTING := tests/golden $(addprefix tests/unit/,binlog kernels log schema sinks/lakes types verify views test_tidy.py)
 WAITING := tests/unit tests/integration tests/test_docs.py tests/test_site.py $(COMPUTING:%=--ignore=%)
 LANES := test-clusters test-computing
@@ -55,23 +55,23 @@ test-clusters:
 	+@$(MAKE) --no-print-directory --keep-going --jobs=1 --output-sync=none test-ray test-spark-and-faults
 
 # What runs for seconds is not worth Java's second compiler.
-test-ray test-spark-and-faults: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+test-ray test-spark-and-faults test-computing: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 test-ray:
 	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/integration $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/test_docs.py $(PYTEST_ARGS)
 
-# A folder of its own for Ray, so that nothing here finds a cluster of the tests before.
+# A folder of its own for Ray, so that nothing finds another cluster of the tests: $(call with_own_ray,command).
+with_own_ray = folder=$$(mktemp -d /tmp/ray.XXXXXX) && RAY_TMPDIR=$$folder $(1); passed=$$?; rm -rf $$folder; exit $$passed
+
 test-spark-and-faults:
-	folder=$$(mktemp -d /tmp/ray.XXXXXX) && RAY_TMPDIR=$$folder \
-		$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/spark tests/fault $(PYTEST_ARGS); \
-		passed=$$?; rm -rf $$folder; exit $$passed
+	$(call with_own_ray,$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/spark tests/fault $(PYTEST_ARGS))
 
 test-computing:
 	nice -n 19 $(BIN)/mypy
 	nice -n 19 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not soak and not benchmark' $(COMPUTING) $(PYTEST_ARGS)
 	nice -n 19 $(BIN)/python -m pytest -m 'not soak and not benchmark' tests/fuzz $(PYTEST_ARGS)
 	nice -n 19 $(MAKE) --no-print-directory --jobs=1 simulate mariadb118-short
+	$(call with_own_ray,nice -n 10 $(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/test_docs.py $(PYTEST_ARGS))
 
 ## make unit     only the tests that need neither Ray nor a server (three minutes)
 unit: setup

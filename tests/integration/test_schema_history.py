@@ -129,7 +129,14 @@ def differences(mine: list[ColumnMeta], theirs: list[ColumnMeta]) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("made_by", "seed"), [(DdlMaker, 1), (NewerDdlMaker, 2)])
+@pytest.mark.parametrize(
+    ("made_by", "seed"),
+    [
+        (DdlMaker, 1),
+        (NewerDdlMaker, 2),
+        *(pytest.param(NewerDdlMaker, seed, marks=pytest.mark.soak) for seed in range(3, 11)),
+    ],
+)
 def test_after_each_ddl_the_history_is_the_catalog(
     server: Server, made_by: type[DdlMaker], seed: int
 ) -> None:
