@@ -6,7 +6,7 @@ A sink that can be looked at has a method `check`; others are told to be uncheck
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -40,6 +40,20 @@ def listed(names: Iterable[object]) -> str:
     every = [str(name) for name in names]
     more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
     return ", ".join(every[:_NAMED]) + more
+
+
+def tables_check(
+    who: str, named: Collection[object], absent: Collection[object], makes: bool, setting: str
+) -> Iterator[CheckResult]:
+    """Yield whether all tables that a sink writes to are in its target, or will be made there:
+    `makes`, which is `setting`. None is known of: nothing."""
+    if absent and not makes:
+        yield CheckResult(
+            "tables", False, f"{who} has no {listed(absent)}", f"make them, or set {setting}"
+        )
+    elif named:
+        there = len(named) - len(absent)
+        yield CheckResult("tables", True, f"{there} are there, {len(absent)} will be made")
 
 
 def path_check(path: Path) -> CheckResult:

@@ -20,17 +20,6 @@ def shop(mysql97: Server, tmp_path: Path) -> Iterator[Shop]:
     yield from shop_of(mysql97, tmp_path)
 
 
-def to_mysql(shop: Shop, **more: Any) -> Any:
-    mirror = {
-        "address": shop.server.address,
-        "username": "root",
-        "database": shop.copy,
-        "cursor_database": f"{shop.copy}_canal",
-    }
-    tables = rf"{shop.source}\..*"
-    return runner_of(sink_config("mysql", mirror=mirror, tables=tables, **more))
-
-
 def test_what_a_table_refuses_is_among_the_dead_letters(shop: Shop) -> None:
     """A value of another row's in the target's own unique key, a row beyond max_allowed_packet, a
     column that has to have a value: the first had taken the other row's place."""
@@ -41,7 +30,7 @@ def test_what_a_table_refuses_is_among_the_dead_letters(shop: Shop) -> None:
     )  # fmt: skip
     dead = shop.folder / "dead.jsonl"
     with shop.server.with_global("max_allowed_packet", str(4 << 20)):
-        runner = to_mysql(shop, dead_letters=str(dead))
+        runner = shop.mirror(sink={"dead_letters": str(dead)})
         shop.run(
             "CREATE TABLE one (id INT PRIMARY KEY, mail VARCHAR(9))",
             "INSERT INTO one VALUES (1,'a'),(3,'c')",
@@ -78,7 +67,7 @@ def test_a_table_that_is_full_is_waited_for(shop: Shop) -> None:
         "INSERT INTO t WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n"
         " WHERE n < 3000) SELECT n, 'x' FROM n",
     )  # fmt: skip
-    runner = to_mysql(shop)
+    runner = shop.mirror()
     with shop.destination(), running(runner):
         until(lambda: runner.status.retries)
         assert "full" in runner.status.error
@@ -106,7 +95,7 @@ def test_generated_columns_values_that_are_no_label_and_tables_that_come_again(s
         "CREATE TABLE t (id INT, b INT PRIMARY KEY, c INT)",
         "INSERT INTO t VALUES (1, 2, 3)",
     )
-    with shop.destination(), running(to_mysql(shop)):
+    with shop.destination(), running(shop.mirror()):
         until(lambda: shop.is_mirrored("made", "t"))
         until(lambda: bool(shop.server.execute(f"SHOW TABLES FROM {shop.copy} LIKE 'labels'")))
         until(lambda: len(shop.rows(shop.copy, "labels")) == 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,10 @@ class Shop:
     def run(self, *statements: str) -> None:
         self.server.execute(f"USE {self.source}", *statements)
 
-    def mirror(self, tables: str = ".*", **mirror: Any) -> Runner:
-        """`tables`: which of the source database's, as a pattern."""
+    def mirror(
+        self, tables: str = ".*", sink: Mapping[str, Any] | None = None, **mirror: Any
+    ) -> Runner:
+        """`tables`: which of the source database's, as a pattern; `sink`: more of its settings."""
         settings = {
             "address": self.server.address,
             "username": "root",
@@ -47,7 +49,7 @@ class Shop:
             **mirror,
         }
         tables = rf"{self.source}\.{tables}"
-        return runner_of(sink_config("mysql", mirror=settings, tables=tables))
+        return runner_of(sink_config("mysql", mirror=settings, tables=tables, **(sink or {})))
 
     def destination(self, tables: str = "") -> Any:
         source = {

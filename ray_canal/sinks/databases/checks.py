@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ray_canal.config import MirrorConfig
 from ray_canal.sinks.databases.port import Database
 from ray_canal.sinks.schema_follower import TableName, TargetTable
-from ray_canal.sinks.target_checks import SourceTable, listed
+from ray_canal.sinks.target_checks import SourceTable, listed, tables_check
 from ray_canal.source.setting_checks import CheckResult
 
 
@@ -39,14 +39,8 @@ def _check_tables(
     found: Mapping[TableName, TargetTable | None],
 ) -> Iterator[CheckResult]:
     absent = [name for name in tables if found[name] is None]
-    if absent and not config.create_tables:
-        yield CheckResult(
-            "tables", False, f"the target has no {listed(absent)}",
-            "make them, or set mirror.create_tables",
-        )  # fmt: skip
-    elif tables:
-        there = len(tables) - len(absent)
-        yield CheckResult("tables", True, f"{there} are there, {len(absent)} will be made")
+    makes = config.create_tables
+    yield from tables_check("the target", tables, absent, makes, "mirror.create_tables")
     others = _other_keys(tables, found)
     if others:
         fix = "give them the source's primary key"

@@ -23,7 +23,7 @@ from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, TargetTables
 from ray_canal.sinks.table_moves import in_order
-from ray_canal.sinks.target_checks import SourceTable, listed, path_check
+from ray_canal.sinks.target_checks import SourceTable, path_check, tables_check
 from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.row_places import RowPlace, place_at, rows_above
 
@@ -118,14 +118,9 @@ class LakeSink:
         where = path or self._config.options.get("uri", "the catalog")
         is_local = path and "://" not in path
         yield path_check(Path(path)) if is_local else CheckResult("storage", True, where)
-        if named and absent and not self._config.create_tables:
-            yield CheckResult(
-                "tables", False, f"the lake has no {listed(absent)}",
-                "make them, or set lake.create_tables",
-            )  # fmt: skip
-        elif named:
-            there = len(named) - len(absent)
-            yield CheckResult("tables", True, f"{there} are there, {len(absent)} will be made")
+        if named:
+            makes = self._config.create_tables
+            yield from tables_check("the lake", named, absent, makes, "lake.create_tables")
 
     def close(self) -> None:
         self._forget()
