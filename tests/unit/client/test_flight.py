@@ -46,11 +46,12 @@ class Store:
 
     def submit(self, destination: str, method: Any, request: ClientRequest) -> Any:
         self.calls.append(method.__name__)
+        error = self.errors.pop() if self.errors else None
         if isinstance(request, GetRequest):
             self.callers.append(request.caller)
             assert self.answers.wait(60)
-        if self.errors:
-            raise self.errors.pop()
+        if error is not None:
+            raise error
         if isinstance(request, GetRequest):
             part = MessagePart("here", 0, CHUNK.layout.event_count, None)
             self.batches += 1
@@ -109,9 +110,10 @@ def test_a_port_that_was_away_is_called_again_and_chunks_come_again(store: Store
 def test_a_cancelled_call_is_not_repeated(server: FlightServer, store: Store) -> None:
     """Its repetition would be newer than the get that was made since, and have its batch."""
 
+    calling = transport(server)
+
     async def receive() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        async with AsyncConnector(transport(server), 7) as connector:
+        async with AsyncConnector(calling, 7) as connector:
             await connector.subscribe()
             store.answers.clear()
             store.errors = [InstanceNotRunning("starting")]
@@ -119,8 +121,10 @@ def test_a_cancelled_call_is_not_repeated(server: FlightServer, store: Store) ->
             while not store.callers:
                 await asyncio.sleep(0.01)
             getting.cancel()
+            await asyncio.wait([getting])
             store.answers.set()
             await connector.get_without_ack()
+            calling._callers.shutdown()  # waits for the one that was cancelled
             assert store.calls == ["subscribe", *["get_without_ack"] * 2]
 
     asyncio.run(receive())
