@@ -333,9 +333,11 @@ class Simulation:
             return  # of two that begin at once, either may be the last
         self._taken_over = True
         self.outside.owner = Owner(self.outside, self.config, Claim())
-        await asyncio.sleep(self.random.choice((0.1, 1.0, 5.0)))
-        self._ends.append(asyncio.create_task(old.kill()))
-        Owner(self.outside, self.config, old.claim)
+        try:
+            await asyncio.sleep(self.random.choice((0.1, 1.0, 5.0)))
+        finally:  # also where the faults end meanwhile: clients may still have its handle
+            self._ends.append(asyncio.create_task(old.kill()))
+            Owner(self.outside, self.config, old.claim)
 
     async def purge(self) -> None:
         self._logs_gone = True
