@@ -81,7 +81,9 @@ class TableLedger:
 
     def acked(self, upto: Border | None, rows: int) -> TableLedger:
         """Return it with the rows behind `done` acked up to this key; None: some of the range up to
-        the next border."""
+        the next border. A key of a table whose reading has not begun is of the one before it."""
+        if upto is not None and self.end is None:
+            return self
         if upto is None:
             return replace(self, part=self.part + rows)
         rows += self.acked_rows

@@ -34,6 +34,13 @@ def test_what_is_acked_of_a_range_counts_once_though_it_is_read_again() -> None:
     assert again.acked(0, None, 2).acked(0, ("9",), 1).rows == 6
 
 
+def test_what_is_acked_late_is_not_of_the_table_that_begins_anew() -> None:
+    """Else its rows up to that key would never be read."""
+    anew = ledger().acked(0, ("5",), 3).tables[0].restarted()
+    assert anew.acked(("7",), 2) == anew
+    assert anew.begun(("id",), ("9",), 7).acked(("7",), 2).done == ("7",)
+
+
 def test_a_table_that_was_made_again_is_another_one() -> None:
     begun = TABLE.begun(("id",), ("9",), 100, "uuid|2026-01-01 10:00:00")
     assert begun.is_of(("id",), "uuid|2026-01-01 10:00:00")

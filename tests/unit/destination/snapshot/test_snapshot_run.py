@@ -18,7 +18,7 @@ from ray_canal.destination.snapshot import snapshot_run
 from ray_canal.destination.snapshot.snapshot_home import new_ledger
 from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
 from ray_canal.destination.wakeup import Wakeup
-from ray_canal.errors import ConfigError, ConnectionLost
+from ray_canal.errors import ConfigError, ConnectionLost, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.model.gtid import GtidSet
@@ -302,6 +302,35 @@ async def another_log() -> None:
     assert run.ledger.attempt == 2
     assert home.kept[-1].tables[0].done in (done, (str(BORDERS),))
     assert run.ledger.rows == 2 * BORDERS * ROWS
+
+
+def test_a_late_ack_is_not_of_a_table_that_was_replaced_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshot_run, "_bytes_of", lambda config: 1)  # a range, then acks
+    run_async(late_ack())
+
+
+async def late_ack() -> None:
+    """What the table had before is acked between two attempts: all of it is still to be read."""
+    async with at_log() as (home, log):
+        home.settings = {"readers": 1}
+        run = SnapshotRun(home, CLIENT, new_ledger((SnapshotWish("two"),), "s"), Runtime(log, []))
+        task = asyncio.create_task(run.run())
+        while not run.waits_for.startswith("the subscriber"):
+            await asyncio.sleep(0.005)
+        placer = run._placer
+        assert placer is not None
+        placer.renamed, placer.failure = {("d", "t")}, TableMetaMismatch("d.t was renamed")
+        while not run.waits_for.startswith("another try"):
+            await asyncio.sleep(0.001)
+        consumer = Consumer(log, run)
+        await consumer.until(lambda: run.ledger.is_over)
+        await task
+    assert (run.ledger.state, run.ledger.attempt) == (DONE, 2)
+    assert {tag.upto for tag in consumer.tags if tag.attempt_name.endswith(":2")} >= {
+        (str(border),) for border in range(1, BORDERS + 1)
+    }
 
 
 def test_the_last_range_is_not_waited_after(monkeypatch: pytest.MonkeyPatch) -> None:
