@@ -6,7 +6,7 @@ once, so deletes may be made before writes, in any order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -48,12 +48,17 @@ def of_one_schema(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     return table
 
 
-def image(table: pa.Table, side: str, names: Sequence[str]) -> pa.Table:
+def image(table: pa.Table, side: str, names: Iterable[str]) -> pa.Table:
     """Return columns of `before` or `after`."""
     column = table[side].combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # no rows
         column = pa.array([], table.schema.field(side).type)
     return pa.table({name: plain(pc.struct_field(column, [name])) for name in names})
+
+
+def as_in_target(rows: pa.Table, named: Mapping[str, str]) -> pa.Table:
+    """Return rows under the names that their columns have in the target."""
+    return rows.rename_columns([named.get(name, name) for name in rows.column_names])
 
 
 def _refuse_null_keys(table: pa.Table, **sides: pa.Table) -> None:
@@ -71,7 +76,7 @@ def _refuse_null_keys(table: pa.Table, **sides: pa.Table) -> None:
 
 
 def net_change(
-    batches: Sequence[pa.RecordBatch], key: Sequence[str], columns: Sequence[str]
+    batches: Sequence[pa.RecordBatch], key: Sequence[str], columns: Iterable[str]
 ) -> NetChange:
     """Return what a run of changes of one table version comes to. Raises SinkError: rows lack
     columns, or a value in their key."""

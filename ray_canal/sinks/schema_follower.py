@@ -39,6 +39,14 @@ class TargetTable(NamedTuple):
     key: tuple[str, ...] | None
     generated: tuple[str, ...] = ()
 
+    def spelled(self, name: str) -> str:
+        """Return a column's name as it is written here: no table of the source has two names that
+        differ in the case of letters alone. One that is not here is returned as it is."""
+        if name in self.columns:
+            return name
+        alike = [each for each in self.columns if each.lower() == name.lower()]
+        return alike[0] if len(alike) == 1 else name
+
 
 class ColumnSpec(NamedTuple):
     """A column to be made; `declared` is MySQL's text of its type, empty if only Arrow's is known.
@@ -100,7 +108,7 @@ class SchemaFollower:
         self._policy = policy
         self._tables = tables
         self._begin = begin
-        self._fits: dict[tuple[TableName, pa.Schema], list[str]] = {}
+        self._fits: dict[tuple[TableName, pa.Schema], dict[str, str]] = {}
         self._sources: dict[TableName, str] = {}
 
     def forget(self) -> None:
@@ -120,9 +128,10 @@ class SchemaFollower:
             )
         return not rows.key and self._policy.without_key == "ignore"
 
-    def columns(self, rows: Rows) -> tuple[TableName, list[str]]:
+    def columns(self, rows: Rows) -> tuple[TableName, dict[str, str]]:
         """Make the target's table take these rows. Returns its name, and the columns that are to be
-        written. Raises SinkError: they do not fit, and the policy does not change that."""
+        written, each with its name there. Raises SinkError: they do not fit, and the policy does
+        not change that."""
         name, schema = self.name(rows.schema, rows.table), rows.batch.schema
         self.claim(name, rows.schema, rows.table)
         columns = self._fits.get((name, schema))
@@ -158,9 +167,9 @@ class SchemaFollower:
         policy = self._policy
         return TableName(policy.database.format(**named), policy.table.format(**named))
 
-    def _fit(self, name: TableName, columns: list[ColumnSpec], key: list[str]) -> list[str]:
-        """Make the target's table take these columns. Returns those that are written. Raises
-        SinkError: they do not fit, and the policy does not change that."""
+    def _fit(self, name: TableName, columns: list[ColumnSpec], key: list[str]) -> dict[str, str]:
+        """Make the target's table take these columns. Returns those that are written, each with its
+        name there. Raises SinkError: they do not fit, and the policy does not change that."""
         found = self._tables.find(name)
         if not key and self._policy.without_key == "stop":
             raise SinkError(
@@ -174,22 +183,23 @@ class SchemaFollower:
                 text = f"the target has no table {name}, and create_tables is off"
                 raise SinkError(text, "schema")
             self._tables.create(name, columns)
-            return [column.name for column in columns]
-        if key and found.key is not None and set(found.key) != set(key):
+            return {column.name: column.name for column in columns}
+        if key and found.key is not None and set(found.key) != {found.spelled(k) for k in key}:
             raise SinkError(
                 f"{name} has the primary key ({', '.join(found.key)}), the source's is "
                 f"({', '.join(key)}); give it that one",
                 "schema",
             )
-        missing = [column for column in columns if column.name not in found.columns]
+        named = {column.name: found.spelled(column.name) for column in columns}
+        missing = [column for column in columns if named[column.name] not in found.columns]
         if missing:
             self._add(name, missing, found, columns)
-        return [
-            column.name
+        return {
+            column.name: named[column.name]
             for column in columns
             if (column not in missing or self._policy.schema_change != "ignore")
-            and (column.name not in found.generated or column.is_key)
-        ]
+            and (named[column.name] not in found.generated or column.is_key)
+        }
 
     def _add(
         self,
@@ -205,7 +215,7 @@ class SchemaFollower:
             raise SinkError(text, "schema")
         if policy == "ignore":
             return
-        gone = sorted(set(found.columns) - {column.name for column in columns})
+        gone = sorted(set(found.columns) - {found.spelled(column.name) for column in columns})
         if gone:
             raise SinkError(
                 f"the source's {name} has {names}, and no {', '.join(gone)} any more. Whether a "
@@ -317,6 +327,7 @@ class SchemaFollower:
         self._fit(name, columns, key)
         if found is None:
             return
+        columns = [column._replace(name=found.spelled(column.name)) for column in columns]
         if self._policy.schema_change != "evolve":
             self._refuse_rounding(name, [c for c in columns if c.name in found.columns], change)
             return
@@ -333,10 +344,11 @@ class SchemaFollower:
         """Raises SinkError: a column has a type now whose values a target may round without a word
         to fit the type that it has there. (Others are refused when they come.)"""
         kinds = (pa.types.is_floating, pa.types.is_decimal, pa.types.is_temporal)
+        names = {each.lower() for each in change.retyped}
         retyped = [
             column
             for column in columns
-            if column.name in change.retyped and any(is_one(column.kind) for is_one in kinds)
+            if column.name.lower() in names and any(is_one(column.kind) for is_one in kinds)
         ]
         differing = self._tables.differing(name, retyped) if retyped else ()
         for column in differing:
@@ -353,6 +365,7 @@ class SchemaFollower:
     ) -> TargetTable | None:
         """Take away the rows of a table that the source has no more, so that the one that has its
         name now can take its place. Returns it; None if it was not fit for that."""
+        columns = [column._replace(name=found.spelled(column.name)) for column in columns]
         key = {column.name for column in columns if column.is_key}
         self._begin()
         fits = set(found.columns) == {c.name for c in columns} and set(found.key or key) == key
@@ -366,8 +379,8 @@ class SchemaFollower:
 
 def _can_become(found: TargetTable, columns: Sequence[ColumnSpec], key: Sequence[str]) -> bool:
     """Return whether adding columns, or removing some, makes a table that has this key of it."""
-    names = {column.name for column in columns}
-    has_key = found.key is None or not key or set(found.key) == set(key)
+    names = {found.spelled(column.name) for column in columns}
+    has_key = found.key is None or not key or set(found.key) == {found.spelled(k) for k in key}
     return has_key and (names <= set(found.columns) or set(found.columns) <= names)
 
 

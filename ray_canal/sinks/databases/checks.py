@@ -62,5 +62,5 @@ def _other_keys(
         if (there := found[name]) is not None
         and there.key is not None
         and source.key
-        and set(there.key) != set(source.key)
+        and set(there.key) != {there.spelled(each) for each in source.key}
     ]

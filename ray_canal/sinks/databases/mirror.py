@@ -21,7 +21,7 @@ from ray_canal.sinks.databases.checks import check_mirror
 from ray_canal.sinks.databases.port import OTHERS, Database
 from ray_canal.sinks.databases.sender import Sender, TableWrite
 from ray_canal.sinks.key_shares import shared_out
-from ray_canal.sinks.net_change import image, net_change, of_one_schema, plain
+from ray_canal.sinks.net_change import as_in_target, image, net_change, of_one_schema, plain
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName
 from ray_canal.sinks.target_checks import SourceTable
@@ -30,12 +30,12 @@ from ray_canal.source.setting_checks import CheckResult
 
 @dataclass
 class _Run:
-    """Rows of one table version that are to be written."""
+    """Rows of one table version that are to be written; `columns` by their names in the target."""
 
     source: tuple[str, str]
     name: TableName
     key: list[str]
-    columns: list[str]
+    columns: dict[str, str]
     schema: pa.Schema
     batches: list[pa.RecordBatch]
 
@@ -53,7 +53,11 @@ class _Run:
             upserts = image(table.filter(came), "after", self.columns)
             deletes = image(table.filter(gone), "before", self.columns)
         return TableWrite(
-            source=self.source, name=self.name, key=self.key, deletes=deletes, upserts=upserts
+            source=self.source,
+            name=self.name,
+            key=[self.columns.get(each, each) for each in self.key],
+            deletes=as_in_target(deletes, self.columns),
+            upserts=as_in_target(upserts, self.columns),
         )
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from ray_canal.client.message import ALTER, TableChange
 from ray_canal.config.sink import LakeConfig, TablePolicy
 from ray_canal.model.position import journal_key
-from ray_canal.sinks.net_change import net_change
+from ray_canal.sinks.net_change import as_in_target, net_change
 from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError, naming
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, TargetTables
 from ray_canal.sinks.table_moves import in_order
@@ -83,7 +83,7 @@ class _Run:
 
     source: tuple[str, str]
     key: list[str]
-    columns: list[str]
+    columns: dict[str, str]
     schema: pa.Schema
     batches: list[pa.RecordBatch]
 
@@ -166,7 +166,7 @@ class LakeSink:
         if not count:
             return
         batch = rows.batch.slice(rows.batch.num_rows - count)
-        columns: list[str] = []
+        columns: dict[str, str] = {}
         if self._appends:
             self._follower.claim(name, rows.schema, rows.table)
         else:
@@ -196,8 +196,9 @@ class LakeSink:
                 if self._appends:
                     self._lake.append(name, _changes_of(run.batches), upto)
                     continue
-                net = net_change(run.batches, run.key, run.columns)
-                self._lake.merge(name, run.key, net.deletes, net.upserts, upto)
+                net, named = net_change(run.batches, run.key, run.columns), run.columns
+                deletes, upserts = (as_in_target(e, named) for e in (net.deletes, net.upserts))
+                self._lake.merge(name, [named.get(e, e) for e in run.key], deletes, upserts, upto)
 
     # --- tables ----------------------------------------------------------------------------------
 

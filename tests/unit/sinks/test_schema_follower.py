@@ -22,7 +22,7 @@ from ray_canal.sinks.databases.mirror import DatabaseFollower
 from ray_canal.sinks.databases.mysql_types import canonical_type, has_no_empty_label
 from ray_canal.sinks.lakes.lake import LakeFollower
 from ray_canal.sinks.open import lake_of
-from ray_canal.sinks.port import Changed, SinkError
+from ray_canal.sinks.port import Changed, Rows, SinkError
 from ray_canal.sinks.schema_follower import TableName
 from ray_canal.views.arrow import arrow_schema
 from ray_canal.views.row_places import RowPlace
@@ -98,6 +98,32 @@ def test_an_empty_table_of_other_columns_goes_unless_it_was_made_by_hand(
     for _ in range(2):  # it is not known to be followed by having been refused
         with pytest.raises(SinkError, match="and no other any more"):
             shop.follow([altered("mine", is_new=True)])
+
+
+def rows_to_write(key: str, value: str) -> Rows:
+    kind = pa.struct([(key, pa.int32()), (value, pa.int32())])
+    schema = pa.schema(
+        [("after", kind)], {"canal.schema": "s", "canal.table": "t", "canal.key": f'["{key}"]'}
+    )
+    return Rows(pa.record_batch([pa.array([], kind)], schema), None)
+
+
+@pytest.mark.parametrize("policy", ["add", "evolve", "ignore"])
+def test_columns_have_the_letters_that_the_target_gave_them(
+    policy: str, database: DuckDatabase
+) -> None:
+    """One made by hand in other letters, one whose name the source writes otherwise since."""
+    database._run("CREATE SCHEMA shop.s; CREATE TABLE shop.s.t (ID INT, \"Värd\" INT)")
+    shop = follower(database, schema_change=policy)
+    if policy != "ignore":
+        columns = column_meta("Id", "int", is_key=True), column_meta("vÄrd", "int")
+        meta = TableMeta("s", "t", columns)
+        shop.follow([Changed(TableChange("b.1", 4, "s", "t", arrow_schema(meta)), meta, 99)])
+    name, columns_there = shop.columns(rows_to_write("Id", "vÄrd"))
+    assert columns_there == {"Id": "ID", "vÄrd": "Värd"}
+    found = database.find(name)
+    assert found is not None
+    assert found.columns == ("ID", "Värd")
 
 
 def test_bytes_that_become_text_are_that_text(database: DuckDatabase) -> None:
