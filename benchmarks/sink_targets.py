@@ -114,7 +114,7 @@ def ours(database: Database) -> Way:
 
 def two_senders(make: Callable[[], Database], stack: ExitStack) -> Way:
     """As a mirror with `senders = 2` and `order = "key"` has them."""
-    senders = [Sender(row, make()) for row in ("two", "two#key/2/1")]
+    senders = [Sender(row, "bench", make()) for row in ("two", "two#key/2/1")]
     pool, source = stack.enter_context(ThreadPoolExecutor(2)), (NAME.database, NAME.table)
     for sender in senders:
         sender.open()

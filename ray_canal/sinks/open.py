@@ -28,11 +28,12 @@ _QUEUES = {
 def make_sink(config: SinkConfig, spread: Spread = in_threads) -> Sink:
     """Return the target of a sink, not connected yet. `spread` calls the writers of a lake's files.
     Raises ConfigError: a package is missing, or there is no such class."""
+    named = config.name, config.destination
     if config.type == "mysql":
         from ray_canal.sinks.databases.mirror import Mirror
         from ray_canal.sinks.databases.mysql import MySqlDatabase
 
-        return Mirror(config.name, config.mirror, lambda: MySqlDatabase(config.mirror))
+        return Mirror(*named, config.mirror, lambda: MySqlDatabase(config.mirror))
     if config.type == "postgres":
         from ray_canal.sinks.databases.mirror import Mirror
 
@@ -40,7 +41,7 @@ def make_sink(config: SinkConfig, spread: Spread = in_threads) -> Sink:
             from ray_canal.sinks.databases.postgres import PostgresDatabase
         except ImportError as error:
             raise _missing(config, error, "postgres") from None
-        return Mirror(config.name, config.mirror, lambda: PostgresDatabase(config.mirror))
+        return Mirror(*named, config.mirror, lambda: PostgresDatabase(config.mirror))
     if config.type == "duckdb":
         from ray_canal.sinks.databases.mirror import Mirror
 
@@ -49,7 +50,7 @@ def make_sink(config: SinkConfig, spread: Spread = in_threads) -> Sink:
         except ImportError as error:
             raise _missing(config, error, "duckdb") from None
         return Mirror(
-            config.name, config.mirror, lambda: DuckDatabase(config.mirror, Path(config.path))
+            *named, config.mirror, lambda: DuckDatabase(config.mirror, Path(config.path))
         )
     if config.type in ("delta", "iceberg"):
         from ray_canal.sinks.lakes.lake import LakeMirror, LakeSink

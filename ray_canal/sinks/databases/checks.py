@@ -6,16 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ray_canal.config import MirrorConfig
 from ray_canal.sinks.databases.port import Database
+from ray_canal.sinks.databases.sender import refuse_another
 from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.sinks.target_checks import SourceTable, listed, tables_check
 from ray_canal.source.setting_checks import CheckResult
 
 
 def check_mirror(
-    config: MirrorConfig, database: Database, tables: Mapping[TableName, SourceTable]
+    config: MirrorConfig,
+    database: Database,
+    tables: Mapping[TableName, SourceTable],
+    sink: str,
+    destination: str,
 ) -> Iterator[CheckResult]:
     """Yield what is found. `tables`: those of the source by their names in the target. Raises
-    SinkError: the target cannot be asked."""
+    SinkError: the target cannot be asked, or the sink's name is another's there."""
     if (unmade := database.unmade()) is not None:
         yield unmade
         return
@@ -27,6 +32,7 @@ def check_mirror(
         missing = database.missing_rights([*own, *tables], changes)
         yield CheckResult("rights", not missing, listed(missing) or "given", "; ".join(missing[:3]))
         if not missing:
+            refuse_another(sink, destination, database.place_of(sink))
             found = {name: database.find(name) for name in tables}
             yield from _check_tables(config, tables, found)
     finally:

@@ -92,13 +92,18 @@ class Mirror:
     guarantee: Guarantee = "exactly_once"
 
     def __init__(
-        self, sink: str, config: MirrorConfig, make_database: Callable[[], Database]
+        self,
+        sink: str,
+        destination: str,
+        config: MirrorConfig,
+        make_database: Callable[[], Database],
     ) -> None:
         self._sink = sink
+        self._destination = destination
         self._config = config
         self._make_database = make_database
         self._database = make_database()
-        self._first = Sender(sink, self._database)
+        self._first = Sender(sink, destination, self._database)
         self._senders = [self._first]
         self._order = config.order
         self._follower = DatabaseFollower(config, self._database, self._first.begin_ddl)
@@ -129,7 +134,8 @@ class Mirror:
     def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
         """Look at the target. Raises SinkError."""
         named = {self._follower.name(each.schema, each.table): each for each in tables}
-        return check_mirror(self._config, self._make_database(), named)
+        who = self._sink, self._destination
+        return check_mirror(self._config, self._make_database(), named, *who)
 
     def forget_place(self) -> None:
         """Let what comes next be written, whatever the target has; whoever writes now is shut
@@ -167,13 +173,13 @@ class Mirror:
         names = [_row_of(self._sink, self._config.order, wanted, n) for n in range(1, wanted)]
         order = self._config.order
         if set(left) != set(names):
-            at = first.place.to_json() if first.place else ""
+            at = first.text(first.place)
             if set(left.values()) <= {at}:
                 self._database.replace_others(self._sink, names, at)
             else:
                 names = sorted(left, key=lambda row: int(row.rpartition("/")[2]))
                 order = _order_of(names[0])
-        self._database.commit(self._sink, first.place.to_json() if first.place else "")
+        self._database.commit(self._sink, first.text(first.place))
         first.is_begun = False
         self._have(order, names)
 
@@ -183,7 +189,8 @@ class Mirror:
         if self._pool is not None:
             self._pool.shutdown()
         self._order = order
-        self._senders = [self._first, *(Sender(row, self._make_database()) for row in names)]
+        others = [Sender(row, self._destination, self._make_database()) for row in names]
+        self._senders = [self._first, *others]
         for sender in self._senders[1:]:
             sender.open()
         self._pool = ThreadPoolExecutor(len(self._senders)) if names else None

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import TableName, TargetTables
 from ray_canal.sinks.table_moves import in_order
 from ray_canal.source.setting_checks import CheckResult
@@ -46,6 +47,10 @@ class Database(TargetTables, Protocol):
         to act."""
         ...
     def close(self) -> None: ...
+    def place_of(self, sink: str) -> str:
+        """Return the place in a sink's row, shutting out nobody; "": there is none."""
+        ...
+
     def take_over(self, sink: str) -> tuple[int, str]:
         """Raise the sink's epoch in the table of cursors. Returns it, and the place ("": none)."""
         ...
@@ -116,6 +121,17 @@ class SqlDatabase:
     def _sources(self) -> str:
         """The full name of `canal_table`."""
         raise NotImplementedError
+
+    def place_of(self, sink: str) -> str:
+        try:
+            rows = self._run(
+                f"SELECT place FROM {self._cursors} WHERE sink = {self._PARAMETER}", sink
+            )
+        except SinkError as error:
+            if error.kind == "schema":  # it was never written to by a sink
+                return ""
+            raise
+        return str(rows[0][0]) if rows else ""
 
     _LOCKED = " FOR UPDATE"
 

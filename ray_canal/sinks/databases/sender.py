@@ -7,8 +7,10 @@ out as soon as another run has raised the epoch of its row.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,6 +19,27 @@ from ray_canal.sinks.port import Cursor, SinkError, naming
 from ray_canal.sinks.schema_follower import TableName
 
 _GONE = -1
+
+
+def _parts_of(text: str) -> tuple[str, dict[str, Any]]:
+    """(destination, cursor) of a row's place. Raises SinkError."""
+    try:
+        tree = dict(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise SinkError(f"the target's cursor cannot be read ({error}): {text!r}") from None
+    return str(tree.pop("destination", "")), tree
+
+
+def refuse_another(sink: str, destination: str, place: str) -> None:
+    """Raise SinkError if the row that a sink would write has the place of another destination."""
+    other = _parts_of(place)[0] if place else ""
+    if other not in ("", destination):
+        raise SinkError(
+            f"sink {sink}: in the target, this name is that of a sink of the destination {other}, "
+            f"and this one is of {destination}: give it another name, or a "
+            "mirror.cursor_database of its own; if the destination was renamed, and it is the same "
+            "source still, remove the row from canal_cursor there"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,10 +58,12 @@ class TableWrite:
 
 
 class Sender:
-    """`row`: the name of its row. `place`: all up to it is in the target."""
+    """`row`: the name of its row. `destination`: whose changes it writes. `place`: all up to it is
+    in the target."""
 
-    def __init__(self, row: str, database: Database) -> None:
+    def __init__(self, row: str, destination: str, database: Database) -> None:
         self.row = row
+        self.destination = destination
         self.database = database
         self.place: Cursor | None = None
         self.is_begun = False
@@ -46,11 +71,18 @@ class Sender:
         self._known: set[TableName] = set()
 
     def open(self) -> None:
-        """Connect, shut out whoever wrote as this sender, and read the place. Raises SinkError."""
+        """Connect, shut out whoever wrote as this sender, and read the place. Raises SinkError; the
+        row is another destination's: "fatal", and that one goes on."""
         self.forget()
         self.database.connect()
+        refuse_another(self.row, self.destination, self.database.place_of(self.row))
         self._epoch, place = self.database.take_over(self.row)
-        self.place = Cursor.from_json(place) if place else None
+        self.place = Cursor.from_json(json.dumps(_parts_of(place)[1])) if place else None
+
+    def text(self, place: Cursor | None) -> str:
+        """Return what the row has of a place."""
+        tree = {"destination": self.destination, **asdict(place)} if place else {}
+        return json.dumps(tree, sort_keys=True) if tree else ""
 
     def begin(self) -> None:
         """Begin a transaction, unless one is open. Raises SinkError: another runner has taken
@@ -60,8 +92,9 @@ class Sender:
         if self.database.begin(self.row) != self._epoch:
             self.database.rollback()
             raise SinkError(
-                f"sink {self.row}: another runner has taken over the target, or its row in the "
-                "table of cursors was removed",
+                f"sink {self.row}: another runner has taken over the target (the same sink was "
+                "started elsewhere, or another deployment has a sink of this name with this "
+                "mirror.cursor_database), or its row in the table of cursors was removed",
                 "fenced",
             )
         self.is_begun = True
@@ -80,7 +113,7 @@ class Sender:
         for write in writes:
             with naming(*write.source):
                 self._write(write)
-        self.database.commit(self.row, upto.to_json() if upto else "")
+        self.database.commit(self.row, self.text(upto))
         self.is_begun = False
         self.place = upto
 

@@ -28,6 +28,9 @@ class Told:
         self.epoch += 1
         return self.epoch, self.place
 
+    def place_of(self, row: str) -> str:
+        return self.place
+
     def begin(self, row: str) -> int:
         self.calls.append("begin")
         return self.epoch
@@ -39,9 +42,13 @@ class Told:
         return lambda *given: self.calls.append(name)
 
 
+def sender_of(told: Told | None = None, destination: str = "orders") -> Sender:
+    return Sender("lake", destination, told or Told())  # type: ignore[arg-type]
+
+
 def opened(**given: Any) -> tuple[Sender, Told]:
     told = Told(**given)
-    sender = Sender("lake", told)  # type: ignore[arg-type]
+    sender = sender_of(told)
     sender.open()
     told.calls.clear()
     return sender, told
@@ -55,8 +62,18 @@ def write(*key: str, deletes: pa.Table = ONE, upserts: pa.Table = ONE) -> TableW
 
 def test_it_goes_on_at_the_place_of_its_row() -> None:
     assert opened()[0].place is None
-    sender, _ = opened(place=CURSOR.to_json())
+    sender, _ = opened(place=sender_of().text(CURSOR))
     assert sender.place == CURSOR
+    assert opened(place=CURSOR.to_json())[0].place == CURSOR
+    with pytest.raises(SinkError, match="cursor cannot be read"):
+        opened(place="x")
+
+
+def test_a_row_of_another_destination_is_left_to_it() -> None:
+    told = Told(place=sender_of(destination="users").text(CURSOR))
+    with pytest.raises(SinkError, match="destination users, and this one is of orders") as refused:
+        sender_of(told).open()
+    assert (refused.value.kind, told.epoch) == ("fatal", 4), "who writes there goes on"
 
 
 def test_rows_and_place_are_one_transaction() -> None:
