@@ -14,6 +14,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -33,6 +34,7 @@ from ray_canal.spark.parquet_tasks import stage_by_tasks, task_folder
 from ray_canal.spark.place import file_name, is_above, order_of, read_file_name
 from ray_canal.spark.prepared import outcomes
 from ray_canal.spark.row_transfer import cores_of
+from ray_canal.spark.session import REBASED_IN_WRITE
 from ray_canal.spark.state import latest
 from ray_canal.spark.versions import in_one_schema
 from ray_canal.views.row_places import RowPlace, place_at, rows_above
@@ -165,13 +167,13 @@ class ParquetSink:
         unknown = [f.name for f in frame.schema if f.dataType == StructType()]
         frame = frame.drop(*unknown)
         shape = hashlib.sha256(frame.schema.json().encode()).hexdigest()[:8]
-        (
+        frame = (
             frame.withColumn("schema_name", F.lit(schema_name))
             .withColumn("table_name", F.lit(name))
             .withColumn("date", F.to_date("execute_time"))
-            .write.partitionBy(*PARTITIONED_BY)
-            .parquet(f"{self._root}/{folder}-{shape}")
         )
+        with _dates_as_they_are(self.spark):
+            frame.write.partitionBy(*PARTITIONED_BY).parquet(f"{self._root}/{folder}-{shape}")
 
     def _moves(self, commit: Commit, places: list[RowPlace]) -> tuple[tuple[str, str], ...]:
         """Return where each staged file belongs. `places`: of some rows, the batch's first among
@@ -189,6 +191,20 @@ class ParquetSink:
     @property
     def _root(self) -> str:
         return self.path.rstrip("/")
+
+
+@contextmanager
+def _dates_as_they_are(spark: SparkSession) -> Iterator[None]:
+    """Write with dates before 1582, which Spark 3.5 else refuses: they may mean another calendar
+    to Spark 2."""
+    before = {name: spark.conf.get(name) for name in REBASED_IN_WRITE}
+    for name in REBASED_IN_WRITE:
+        spark.conf.set(name, "CORRECTED")
+    try:
+        yield
+    finally:
+        for name, mode in before.items():
+            spark.conf.set(name, str(mode))
 
 
 def read_changes(spark: SparkSession, path: str, table: str) -> DataFrame:
@@ -210,8 +226,10 @@ def read_changes(spark: SparkSession, path: str, table: str) -> DataFrame:
     if not by_shape:
         raise ConfigError(f"{path} has no changes of {table}")
     versions = sorted(by_shape.values(), key=lambda group: max(at.key for at, _ in group))
+    # What Ray tasks wrote before they told Spark's version is in the same calendar.
+    reader = spark.read.option("datetimeRebaseMode", "CORRECTED")
     frames = [
-        spark.read.parquet(*(files.full(name) for _, name in sorted(group))) for group in versions
+        reader.parquet(*(files.full(name) for _, name in sorted(group))) for group in versions
     ]
     found = reduce(DataFrame.unionByName, in_one_schema(frames))
     timelines = {at.timeline for group in versions for at, _ in group}

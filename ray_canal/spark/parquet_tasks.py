@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import ray
+from pyspark import __version__ as SPARK_VERSION
 
 from ray_canal.errors import CanalError
 from ray_canal.spark.chunks import divided
@@ -25,6 +26,8 @@ from ray_canal.spark.schema import readable_batch, schema_json
 from ray_canal.spark.tasks import results
 
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+_SPARK_VERSION = b"org.apache.spark.version"
+"""Without it Spark 3.5 takes dates before 1582 for those of another calendar, and refuses them."""
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 """Characters that Spark writes as %XX in names of folders (ExternalCatalogUtils)."""
 
@@ -79,7 +82,7 @@ def _storable(schema: pa.Schema) -> pa.Schema:
 def _write(given: _Part) -> int:
     """A task: a file for each day. Return how many rows they have."""
     schema, part = given.schema, given.number
-    notes = {_SPARK_SCHEMA: schema_json(schema).encode()}
+    notes = {_SPARK_SCHEMA: schema_json(schema).encode(), _SPARK_VERSION: SPARK_VERSION.encode()}
     table = _table(given.batches, schema)
     days = pc.cast(table["execute_time"].cast(pa.timestamp("us")), pa.date32())
     for day in pc.unique(days):

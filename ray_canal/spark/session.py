@@ -46,6 +46,12 @@ _OPENED = (
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 
+REBASED_IN_WRITE = (
+    "spark.sql.parquet.datetimeRebaseModeInWrite",
+    "spark.sql.parquet.int96RebaseModeInWrite",
+)
+"""Settings by which Spark 3.5 refuses to write dates before 1582 and times before 1900."""
+
 _JVMS = ("spark.driver", "spark.executor", "spark.ray.raydp_app_master")
 
 
@@ -162,6 +168,7 @@ def _merged(given: dict[str, str]) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
         # Microseconds in UTC, which every reader knows, instead of Hive's INT96.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        **dict.fromkeys(REBASED_IN_WRITE, "CORRECTED"),
     }
     merged.update(given)
     for jvm in _JVMS:

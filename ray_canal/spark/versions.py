@@ -11,7 +11,9 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from ray_canal.spark.schema import merged_type, readable_type, spark_type
 
-_BYTES = spark.BinaryType()
+_BYTES, _TEXT = spark.BinaryType(), spark.StringType()
+_PLAIN_DIGITS = 6
+"""With more digits behind the point Spark's text of a small decimal has an exponent."""
 
 
 def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
@@ -53,6 +55,10 @@ def _as(column: Column, given: spark.DataType | None, wanted: spark.DataType) ->
     if not isinstance(wanted, spark.StructType):
         if isinstance(given, spark.ArrayType):
             column = F.array_join(column, ",")  # as MySQL shows a SET
+        elif isinstance(given, spark.DayTimeIntervalType):
+            column = _time_text(column)
+        elif isinstance(given, spark.DecimalType) and given.scale > _PLAIN_DIGITS:
+            column = _decimal_text(column) if wanted in (_TEXT, _BYTES) else column
         # A number's bytes are not its text.
         return column.cast("string").cast(wanted) if wanted == _BYTES else column.cast(wanted)
     fields = [
@@ -60,3 +66,22 @@ def _as(column: Column, given: spark.DataType | None, wanted: spark.DataType) ->
         for field in wanted
     ]
     return F.when(column.isNotNull(), F.struct(*fields))
+
+
+def _time_text(column: Column) -> Column:
+    """A TIME as MySQL shows it, and as `time_texts` makes it of Arrow."""
+    day, hour, minute, second = (
+        F.abs(F.extract(F.lit(part), column)) for part in ("DAY", "HOUR", "MINUTE", "SECOND")
+    )
+    sign = F.when(column < F.expr("INTERVAL '0' SECOND"), "-").otherwise("")
+    hours = (day * 24 + hour).cast("int")
+    text = F.format_string("%s%02d:%02d:%09.6f", sign, hours, minute, second.cast("double"))
+    return F.when(column.isNotNull(), text)
+
+
+def _decimal_text(column: Column) -> Column:
+    """A decimal with all its digits."""
+    value = F.abs(column)
+    sign = F.when(column < 0, "-").otherwise("")
+    behind = F.substring_index((value % 1 + 1).cast("string"), ".", -1)
+    return F.concat(sign, F.floor(value).cast("string"), F.lit("."), behind)

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import ray_canal as canal
@@ -14,7 +15,7 @@ from ray_canal.spark.frames import to_frames
 from ray_canal.spark.parquet import ParquetSink, read_changes
 from ray_canal.spark.state import latest
 from tests.servers import Server
-from tests.spark.conftest import Message
+from tests.spark.conftest import Message, change_batch
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -88,6 +89,23 @@ def test_what_began_before_the_data_is_not_known(spark, mysql97: Server) -> None
         with pytest.raises(Exception, match=r"of the row .* no change tells column"):
             latest(frame, defaults=DEFAULTS).collect()
         assert rows(latest(frame.select("*"), absent="null"))[1] == (1, 2, None, None, None)
+
+
+def test_columns_may_have_any_names(spark) -> None:
+    odd = "a.b`c"
+    row = pa.struct([("id", pa.int32()), (odd, pa.int32())])
+    changes = [
+        ("INSERT", None, {"id": 1, odd: 5}),
+        ("UPDATE", {"id": 1, odd: None}, {"id": 2, odd: None}),
+    ]
+    batch = change_batch(changes, row)
+    flags = pa.struct([("id", pa.bool_()), (odd, pa.bool_())])
+    for side, has in (("before", [None, False]), ("after", [True, False])):
+        given = [None if each is None else {"id": True, odd: each} for each in has]
+        batch = batch.append_column(f"{side}_present", pa.array(given, flags))
+    with to_frames(spark, [batch]) as made:
+        frame = made.by_table["shop.item"]
+        assert rows(latest(frame)) == {2: (2, 5)}
 
 
 @pytest.mark.parametrize("kind", ["mysql97", "mariadb", "mysql56"])

@@ -49,6 +49,7 @@ CASES = [
     ),
     (pa.time64("us"), [dt.time(1, 0, 0, 7), None], "bigint", [3_600_000_007, None]),
     (pa.date32(), [dt.date(9999, 12, 31), None], "date", [dt.date(9999, 12, 31), None]),
+    (pa.date32(), [dt.date(1, 1, 1), None], "date", [dt.date(1, 1, 1), None]),
     (pa.list_(pa.string()), [["a", "b"], []], "array<string>", [["a", "b"], []]),
     (pa.list_(pa.uint8()), [[1], None], "array<smallint>", [[1], None]),
     (pa.large_string(), ["é漢🙂", None], "string", ["é漢🙂", None]),
@@ -175,6 +176,21 @@ def test_files_of_two_versions_are_read_in_one_schema(spark) -> None:
     first, second = (frame.first() for frame in in_one_schema([old, new]))
     assert (first.n, first.s, bytes(first.b)) == (Decimal(2147483647), "a,b", b"5")
     assert (second.n, second.s, bytes(second.b)) == (Decimal("0.25"), "c", b"x")
+
+
+def test_text_of_files_versions_is_that_of_batches(spark) -> None:
+    times = [dt.timedelta(hours=-838, seconds=-59), dt.timedelta(microseconds=5), None]
+    numbers = [Decimal("-0.0000000001"), Decimal("7.0000000000"), None]
+    given = {
+        "t": pa.array(times, pa.duration("us")),
+        "n": pa.array(numbers, pa.decimal128(20, 10)),
+    }
+    schema = "t INTERVAL DAY TO SECOND, n DECIMAL(20, 10)"
+    old = spark.createDataFrame(list(zip(times, numbers, strict=True)), schema)
+    frame, _ = in_one_schema([old, spark.sql("SELECT 'x' AS t, 'y' AS n")])
+    rows = frame.collect()
+    for name, array in given.items():
+        assert [row[name] for row in rows] == readable_array(array, pa.string()).to_pylist()
 
 
 def test_unsupported_type_is_refused() -> None:
