@@ -30,6 +30,7 @@ from ray_canal.views.debezium_types import Decimals
 from ray_canal.views.routed import FlatMessages
 from ray_canal.views.table_events import is_of_table
 from ray_canal.views.texts import BYTES, base64_texts, joined, json_texts, parts_of, wrapped
+from ray_canal.views.whole_images import whole
 
 NEEDED = ("event_type", "journal_name", "position", "row", "execute_time", "gtid")
 TOMBSTONE = ord("t")
@@ -91,7 +92,7 @@ def events_of(
 ) -> Events:  # fmt: skip
     """Return the events of a batch of the chunk's entries [first, last). Raises ConfigError: it
     lacks columns; UnsupportedEvent: rows were changed by a statement of which the log has the text
-    alone."""
+    alone, or their images lack columns for which nothing can stand."""
     lacking = [name for name in (*NEEDED, "before", "after") if name not in batch.schema.names]
     if lacking:
         raise ConfigError(f"a batch without {', '.join(lacking)}: a transform has to keep them")
@@ -103,6 +104,7 @@ def events_of(
             f"rows of {form.schema}.{form.table} were changed by a statement that the log has as "
             "text alone, so no change events can be made of it: use binlog_format=ROW"
         )
+    batch = whole(batch, meta)
     own = np.array([_OPS[kind] for kind in kinds.to_pylist()], np.uint8)
     moved = _moved(batch, own, form.key)
     gone = (own == _DELETE) | moved
