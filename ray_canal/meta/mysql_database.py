@@ -25,6 +25,9 @@ from ray_canal.source.connection import connect, query
 
 T = TypeVar("T")
 
+_LARGE = 64 << 10
+"""A statement with values of so many characters is measured before it is sent."""
+
 
 class _Login(SourceConfig):
     section: ClassVar[str] = "meta"
@@ -97,7 +100,24 @@ class MetaDatabase:
         if self._connection is None:
             self._connection = connect(self._login)
         # Texts of the caller are values, never part of the statement.
-        return query(self._connection, self._login, sql.replace("{d}", self._database), *values)
+        statement = sql.replace("{d}", self._database)
+        if sum(len(value) for value in values if isinstance(value, str | bytes)) > _LARGE:
+            self._refuse_too_long(statement, values)
+        return query(self._connection, self._login, statement, *values)
+
+    def _refuse_too_long(self, statement: str, values: Sequence[object]) -> None:
+        """Raises MetaUnavailable: the server would not take it. It ends the connection then, and
+        some servers do not say why."""
+        rows = query(self._connection, self._login, "select @@max_allowed_packet packet_bytes")
+        most = int(rows[0]["packet_bytes"])
+        text: str = self._connection.cursor().mogrify(statement, values)
+        size = len(text.encode(errors="surrogateescape"))
+        if size >= most:
+            raise MetaUnavailable(
+                f"a record makes a statement of {size} bytes, and the server's max_allowed_packet "
+                f"is {most}; run: SET GLOBAL max_allowed_packet = {min(max(64 << 20, 2 * size), 1 << 30)}, and "
+                "keep it in the server's configuration. The record is written as soon as it fits"
+            )
 
     def _again_if_lost(self, operation: Callable[[], T]) -> T:
         """Run; once more on a new connection if the old one has ended, but not after a server that

@@ -4,6 +4,7 @@ while it writes.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -141,6 +142,27 @@ def test_a_lost_connection_is_made_anew(mysql97: Server) -> None:
             mysql97.execute(f"kill {number}")
         operation()
     backend.close()
+
+
+@pytest.mark.parametrize("kind", ["mysql97", "mysql56"])
+def test_a_record_over_max_allowed_packet_is_told_and_written_once_it_fits(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    """Such a server ends the connection; 9.7, over TLS, without a word."""
+    server: Server = request.getfixturevalue(kind)
+    config = MetaConfig(
+        backend="mysql", address=server.address, username="root", database="meta_packet"
+    )
+    with server.with_database("meta_packet"), contextlib.closing(open_backend(config)) as backend:
+        epoch = backend.acquire("orders")
+        long = "x" * (2 << 20)
+        with server.with_global("max_allowed_packet", str(1 << 20)):
+            small = open_backend(config)  # which keeps its connection's limit
+            with pytest.raises(MetaUnavailable, match=r"SET GLOBAL max_allowed_packet = 67108864"):
+                small.save("orders", epoch, 1, long)
+        with contextlib.closing(small):  # its error has ended the connection
+            small.save("orders", epoch, 1, long)
+        assert backend.load("orders") == {1: long}
 
 
 def test_what_redis_answered_outlives_its_crash(tmp_path: Path) -> None:
