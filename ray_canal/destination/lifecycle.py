@@ -61,7 +61,7 @@ class Lifecycle:
         self._second_look = SecondLook(state.config.now.source)
         self._changing = asyncio.Lock()
         self.carry_out_signals: BeforeAppend = _nothing
-        self._wanted = self._left = self._deserted = False
+        self._wanted = self._left = self._deserted = self._forgotten = False
         self._pumping: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -97,7 +97,7 @@ class Lifecycle:
         if runs == "always" or (runs == "once_subscribed" and self._activity.generations):
             return
         self._left = self._wanted = False
-        await table.load()
+        await table.load(keep=await self._has_forgotten())
         self._wanted |= bool(table.known)
         if not self._wanted:
             await self._close_pipelines()
@@ -112,6 +112,8 @@ class Lifecycle:
         serving. Return False when it ended because no subscriber is left, or is to be repeated."""
         state, records, log = self._state, self._state.records, self._log
         known = await records.cursors.load()
+        if await self._has_forgotten():
+            known = {**state.subscribers.known, **known}
         expired = {client_id for client_id, one in known.items() if one.expired}
         admission = Admission(known, {*self._catch_ups.unserved, *expired})
         pipeline = log.opening = LogPipeline(
@@ -127,11 +129,13 @@ class Lifecycle:
             await self._supervisor.set(STARTING, None)
         # From here on nobody subscribes or acks: what was handed out is void.
         await self._close_pipelines()
-        await records.cursors.run(records.filter.forget_old, epoch)
+        await records.cursors.run(records.filter.settle, epoch)
         await records.cursors.run(records.timeline.enter, epoch, identity, start.same_log)
         batch_ids_from = await records.cursors.run(records.batch_ids.begin, epoch)
         log.identity, log.start, log.start_reason = identity, start.position, start.how
-        await state.subscribers.load()
+        for subscriber in await state.subscribers.load(keep=self._forgotten):
+            await state.subscribers.save(subscriber)
+        self._forgotten = False
         # Before a cursor moves: from its new place on, nobody would read the catalog again.
         await records.schemas.append(new_schemas)
         for client_id, cursor, place in admission.placed(start):
@@ -152,6 +156,13 @@ class Lifecycle:
         self._let_in(pipeline, admission, start)
         log.opening = None
         return await self._serve(pipeline)
+
+    async def _has_forgotten(self) -> bool:
+        """Return whether records of subscribers may be missing where they are kept: then those in
+        memory count, and are written again. Of a record that is there, that counts."""
+        cursors, epoch = self._state.records.cursors, self._state.guard.epoch
+        self._forgotten = self._forgotten or (epoch > 0 and await cursors.has_forgotten(epoch))
+        return self._forgotten
 
     async def _serve(self, pipeline: LogPipeline) -> bool:
         self._activity.generations += 1

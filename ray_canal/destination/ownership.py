@@ -66,6 +66,7 @@ class Ownership:
         self._opened: MetaManager | None = None
         self.damaged = False
         self._acquired: int | None = 0  # read and written in the thread alone
+        self._reopened = False
         self._confirmed = (0, 0.0)  # an epoch, and when it was the newest one
         self._asking: tuple[int, asyncio.Task[None]] | None = None
 
@@ -80,6 +81,7 @@ class Ownership:
         before = self._opened
         self._opened = MetaManager(open_backend(self._config, must_exist=before is not None))
         if before is not None:
+            self._reopened = True
             before.close()
 
     @property
@@ -108,17 +110,42 @@ class Ownership:
         """A new epoch. Raises Fenced: another owner has taken the destination; MetaUnavailable."""
         return await self.run(self._acquire)
 
+    async def has_forgotten(self, epoch: int) -> bool:
+        """Return whether what is kept is older than this owner's epoch, or may be, as another file
+        was put in the place of the one that was written. Raises MetaUnavailable."""
+
+        def look(manager: MetaManager) -> bool:
+            return self._reopened or manager.epoch(self._destination) < epoch
+
+        return await self.run(look)
+
     def _acquire(self, manager: MetaManager) -> int:
+        if self._acquired == 0 and self._config.backend != "memory":
+            self._refuse_emptied(manager)
         before, self._acquired = self._acquired, None
         try:
             epoch = self._taken(manager)
         except Fenced:
             self._acquired = before
             raise
-        self._acquired = epoch
+        self._acquired, self._reopened = epoch, False
         with contextlib.suppress(InstanceNotRunning):  # the backend knows whose epoch it is
             self._claim.note(epoch)
         return epoch
+
+    def _refuse_emptied(self, manager: MetaManager) -> None:
+        """Raises MetaDamaged: an earlier process of this owner has written, and nothing of it is
+        there. A log that begins at source.start would leave out what came meanwhile."""
+        known = self._claim.epoch()
+        if known is None or manager.epoch(self._destination) >= known:
+            return
+        if not manager.client_ids(self._destination):
+            raise MetaDamaged(
+                f"{manager.where}: nothing of this destination is there any more, though its epoch "
+                f"{known} was: it was emptied, or lost its last writes. Put back a copy; without "
+                "one `ray-canal stop` and `start` it: subscribers then start where the "
+                "configuration says"
+            ).at(destination=self._destination)
 
     def _taken(self, manager: MetaManager) -> int:
         known, owner = self._claim.epoch(), self._claim.owner

@@ -113,6 +113,11 @@ class MetaManager:
     def __init__(self, backend: MetaBackend) -> None:
         self._backend = backend
 
+    @property
+    def where(self) -> str:
+        """Return the name of the backend for error texts."""
+        return self._backend.where
+
     def acquire(self, destination: str, owner: str = "", after: int | None = None) -> int:
         """Own the destination: a new epoch, which fences every earlier owner. Raises Fenced: see
         MetaBackend.acquire."""

@@ -113,9 +113,10 @@ class MetaDatabase:
         text: str = self._connection.cursor().mogrify(statement, values)
         size = len(text.encode(errors="surrogateescape"))
         if size >= most:
+            wanted = min(max(64 << 20, 2 * size), 1 << 30)
             raise MetaUnavailable(
                 f"a record makes a statement of {size} bytes, and the server's max_allowed_packet "
-                f"is {most}; run: SET GLOBAL max_allowed_packet = {min(max(64 << 20, 2 * size), 1 << 30)}, and "
+                f"is {most}; run: SET GLOBAL max_allowed_packet = {wanted}, and "
                 "keep it in the server's configuration. The record is written as soon as it fits"
             )
 

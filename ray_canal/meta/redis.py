@@ -50,10 +50,21 @@ class RedisBackend:
         self._warn_if_not_durable()
 
     def _warn_if_not_durable(self) -> None:
+        def setting(key: str) -> str:
+            return str(self._server.call("config_get", key).get(key, ""))
+
         try:
-            found = {key: self._server.call("config_get", key).get(key) for key in _DURABLE}
+            found = {key: setting(key) for key in _DURABLE}
+            policy = setting("maxmemory-policy")
         except MetaUnavailable:
             return  # CONFIG is forbidden in many hosted servers
+        if policy.startswith("allkeys"):
+            log.warning(
+                "%s: a Redis that runs full forgets cursors (maxmemory-policy %s), and subscribers "
+                "with them; set maxmemory-policy noeviction",
+                self.where,
+                policy,
+            )
         if found != _DURABLE:
             log.warning(
                 "%s: acks are lost if Redis crashes (%s); set appendonly yes and appendfsync "

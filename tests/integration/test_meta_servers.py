@@ -165,7 +165,10 @@ def test_a_record_over_max_allowed_packet_is_told_and_written_once_it_fits(
         assert backend.load("orders") == {1: long}
 
 
-def test_what_redis_answered_outlives_its_crash(tmp_path: Path) -> None:
+def test_what_redis_answered_outlives_its_crash(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And one that may evict keys is warned of."""
     with start_redis(tmp_path / "redis") as server:
         config = MetaConfig(backend="redis", address=server.address, timeout_s=0.5)
         backend = open_backend(config)
@@ -178,6 +181,11 @@ def test_what_redis_answered_outlives_its_crash(tmp_path: Path) -> None:
         server.start()
         assert (backend.load("orders"), backend.epoch("orders")) == ({1: "49"}, epoch)
         backend.close()
+        assert not caplog.text
+        with redis.Redis(port=server.port) as client:
+            client.config_set("maxmemory-policy", "allkeys-lru")
+        open_backend(config).close()
+        assert "forgets cursors (maxmemory-policy allkeys-lru)" in caplog.text
 
 
 def test_a_redis_that_was_made_a_replica_is_left(tmp_path: Path) -> None:

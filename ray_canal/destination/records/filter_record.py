@@ -41,12 +41,18 @@ class FilterRecord:
     def save(self, meta: MetaManager, epoch: int, changes: Mapping[str, object]) -> None:
         """Durable when it returns. Raises ConfigError: not a filter; Fenced."""
         wanted = self.now.changed(changes)
-        tree = {"configured": self._configured.model_dump(), "now": wanted.model_dump()}
-        meta.save_filter(self._destination, epoch, json.dumps(tree, sort_keys=True))
+        self._write(meta, epoch, wanted)
         self.now, self._out_of_date = wanted, False
 
-    def forget_old(self, meta: MetaManager, epoch: int) -> None:
-        """A record from before the configuration was changed. Raises Fenced."""
+    def settle(self, meta: MetaManager, epoch: int) -> None:
+        """Forget a record from before the configuration was changed; write one again that is not
+        there any more. Raises Fenced."""
         if self._out_of_date:
             meta.save_filter(self._destination, epoch, "")
             self._out_of_date = False
+        elif self.now != self._configured and not meta.load_filter(self._destination):
+            self._write(meta, epoch, self.now)
+
+    def _write(self, meta: MetaManager, epoch: int, now: FilterConfig) -> None:
+        tree = {"configured": self._configured.model_dump(), "now": now.model_dump()}
+        meta.save_filter(self._destination, epoch, json.dumps(tree, sort_keys=True))

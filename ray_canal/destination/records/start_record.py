@@ -41,7 +41,7 @@ class StartRecord:
 
     def save(self, meta: MetaManager, epoch: int, place: LogPosition) -> None:
         """Nobody has subscribed, and the log begins there. Raises Fenced."""
-        if place != self._known:
+        if place != self._known or not meta.has_start(self._destination):
             meta.save_start(self._destination, epoch, (self._configured, place))
             self._known = place
 

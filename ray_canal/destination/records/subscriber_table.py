@@ -66,11 +66,14 @@ class SubscriberTable:
             config.store.transactions if whole is None else whole,
         )
 
-    async def load(self) -> None:
-        """Read all subscribers from their records. Raises ConfigError: damaged; MetaUnavailable."""
+    async def load(self, *, keep: bool = False) -> list[SubscriberMeta]:
+        """Read all subscribers from their records. `keep`: those that have none stay; return them.
+        Raises ConfigError: damaged; MetaUnavailable."""
         found = await self._cursors.load()
+        kept = {i: one for i, one in self._known.items() if keep and i not in found}
         self._known.clear()
-        self._known.update(found)
+        self._known.update({**found, **kept})
+        return [*kept.values()]
 
     async def save(self, subscriber: SubscriberMeta, epoch: int | None = None) -> None:
         """Write a subscriber, then remember it; both, also if the caller is cancelled meanwhile.

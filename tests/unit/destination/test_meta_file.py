@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ray_canal.errors import ConfigError
+from ray_canal.model.subscription import Subscription
 from tests.local_destination import ALL, instance, run, running, take, until
 
 SMALL_LOG = {"buffer_size": 64, "memunit_bytes": 1024}
@@ -29,6 +30,8 @@ def test_a_copy_that_is_put_back_under_a_running_store_is_used(tmp_path: Path) -
             second = await take(store, 1, seconds=30)
             third = await store.get_without_ack(1, 4, 30.0)
             assert second is not None
+            await store.subscribe(2, ALL, wishes=Subscription(start="tail"))
+            tail = store.state.subscribers.get(2).cursor
             copy.replace(path)
             for name in ("meta.db-wal", "meta.db-shm"):
                 (tmp_path / name).unlink()
@@ -39,6 +42,8 @@ def test_a_copy_that_is_put_back_under_a_running_store_is_used(tmp_path: Path) -
             assert again is not None
             assert again.start == second.start
             assert again.epoch > third.epoch
+            found = await store.state.records.cursors.load()
+            assert found[2].cursor == tail, "who is not in the copy keeps its place"
 
     run(story())
 

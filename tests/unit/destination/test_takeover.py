@@ -12,7 +12,8 @@ import pytest
 
 from ray_canal.config import MetaConfig
 from ray_canal.destination.ownership import Claim
-from ray_canal.errors import BatchNotFound, Fenced, InstanceRestarted
+from ray_canal.errors import BatchNotFound, Fenced, InstanceRestarted, MetaDamaged
+from ray_canal.meta.manager import MetaManager
 from ray_canal.meta.sqlite import SqliteBackend
 from tests.local_destination import (
     ALL,
@@ -140,5 +141,61 @@ def test_a_server_that_forgot_the_epoch_is_gone_on_with(tmp_path: Path) -> None:
             again = await take(store, 1, seconds=30)
             assert again is not None
             assert (again.start, again.epoch > head.epoch) == (head.start, True)
+
+    run(story())
+
+
+@pytest.mark.parametrize("runs", ["always", "while_subscribed"])
+def test_what_a_server_forgot_of_subscribers_is_written_again(tmp_path: Path, runs: str) -> None:
+    """A Redis without a file that restarts, a copy from before somebody subscribed: nobody has to
+    subscribe again, and to begin elsewhere."""
+
+    async def story() -> None:
+        meta = MetaConfig(path=str(tmp_path / "meta.db"))
+        small = {"buffer_size": 64, "memunit_bytes": 1024}
+        store = LocalDestination(instance(store=small, runs=runs), meta)
+        try:
+            await store.subscribe(1, ALL)
+            first = await take(store, 1, seconds=30)
+            assert first is not None
+            await store.change_instance_filter({"black_tables": r"nowhere\..*"})
+            await until(lambda: store.state.supervisor.state == "running")
+            with contextlib.closing(SqliteBackend(meta.path)) as backend:
+                for table in ("epoch", "subscriber"):
+                    backend._database.execute(f"delete from {table}")
+                again = None
+                while again is None:  # the get that finds it out has nothing of the next log
+                    again = await take(store, 1, ack=False, seconds=30)
+                assert follow_each_other([first, again])
+                await store.ack(1, again.id, again.epoch)
+                manager = MetaManager(backend)
+                assert manager.load("x")[1].position == again.ack
+                assert "nowhere" in manager.load_filter("x")
+        finally:
+            await store.stop()
+
+    run(story())
+
+
+def test_a_process_that_finds_its_cursors_gone_begins_nowhere(tmp_path: Path) -> None:
+    """At source.start it would leave out what came meanwhile, without a word."""
+
+    async def story() -> None:
+        claim, away = Claim(), tmp_path / "away"
+        async with store_of(tmp_path, claim) as store:
+            await store.subscribe(1, ALL)
+            first = await take(store, 1, seconds=30)
+        (tmp_path / "meta.db").rename(away)
+        async with store_of(tmp_path, claim) as store:
+            with pytest.raises(MetaDamaged, match="nothing of this destination is there any more"):
+                await store.subscribe(1, ALL)
+            for name in ("meta.db-wal", "meta.db-shm"):
+                (tmp_path / name).unlink()
+            away.rename(tmp_path / "meta.db")
+            await until(lambda: store.state.supervisor.state == "running")
+            second = await take(store, 1, seconds=30)
+            assert first is not None
+            assert second is not None
+            assert follow_each_other([first, second])
 
     run(story())

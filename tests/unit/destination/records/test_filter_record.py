@@ -37,7 +37,7 @@ def test_a_configuration_that_was_changed_since_counts_and_the_record_goes() -> 
     changed.load(meta)
     assert changed.now == FilterConfig(tables=r"crm\..*")
     assert meta.load_filter(name)
-    changed.forget_old(meta, epoch)
+    changed.settle(meta, epoch)
     assert not meta.load_filter(name)
 
 
