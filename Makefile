@@ -101,7 +101,7 @@ soak-fault: setup servers
 soak-snapshot: setup servers
 	$(BIN)/python -m pytest -m soak tests/integration/test_snapshot.py tests/integration/test_snapshot_log.py tests/integration/test_snapshot_signals.py \
 		tests/integration/test_snapshot_cluster.py tests/integration/test_snapshot_moment.py tests/integration/test_snapshot_limits.py \
-		tests/integration/test_snapshot_torture.py tests/integration/test_snapshot_key_orders.py $(PYTEST_ARGS)
+		tests/integration/test_snapshot_torture.py tests/integration/test_snapshot_key_orders.py tests/integration/test_snapshot_ddl.py $(PYTEST_ARGS)
 	for server in mysql97 mysql56 mariadb; do for mode in keyed consistent; do \
 		$(BIN)/python -m tests.snapshot_torture --server $$server --mode $$mode || exit 1; done; done
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.failures import about_subscribers
-from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.log_pipeline import BeforeAppendTo, LogPipeline, nothing_noted
 from ray_canal.destination.second_look import of_reading
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import Backoff
@@ -66,6 +66,7 @@ class CatchUp:
         self.failure: Exception | None = None
         self._backoff = Backoff(config.source.reconnect_max_s)
         self._try_at = 0.0
+        self.note_replaced: BeforeAppendTo = nothing_noted
 
     async def open(self, cursor: LogPosition | None) -> LogPosition:
         """Stand at the source (None: where the configuration says). Return where the subscriber
@@ -167,6 +168,8 @@ class CatchUp:
 
     async def _before(self, chunk: LogChunk, payload: Payload) -> None:
         await self._state.records.schemas.keep(chunk.info)
+        if self.pipeline is not None:
+            await self.note_replaced(self.pipeline, (self._client_id,), chunk, payload)
 
     def _after(self, chunk: LogChunk) -> None:
         assert self.pipeline is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 from ray_canal.destination.catch_up import CatchUp, own_config
 from ray_canal.destination.failures import described
-from ray_canal.destination.log_pipeline import LogPipeline
+from ray_canal.destination.log_pipeline import BeforeAppendTo, LogPipeline, nothing_noted
 from ray_canal.destination.snapshot.rows_log import RowsLog
 from ray_canal.destination.state import DestinationState
 from ray_canal.errors import (
@@ -34,6 +34,7 @@ class CatchUps:
         self._catch_ups: dict[int, CatchUp] = {}
         self._unserved: dict[int, CanalError] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self.note_replaced: BeforeAppendTo = nothing_noted
 
     @property
     def _main(self) -> LogPipeline | None:
@@ -94,7 +95,9 @@ class CatchUps:
         config = self._state.config.now
         if self._main is not None:  # the server that the destination reads, of several perhaps
             config = config.at(self._main.identity.address)
-        return CatchUp(self._state, own_config(config, **source), client_id, last_batch_id)
+        catch_up = CatchUp(self._state, own_config(config, **source), client_id, last_batch_id)
+        catch_up.note_replaced = self.note_replaced
+        return catch_up
 
     async def begin(
         self, client_id: int, last_batch_id: int, cursor: LogPosition | None = None, **source: Any

@@ -27,6 +27,7 @@ from ray_canal.destination.operations import SubscriberOperations
 from ray_canal.destination.ownership import Claim
 from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.ports import Runtime
+from ray_canal.destination.snapshot.replaced_tables import ReplacedTables
 from ray_canal.destination.snapshot.snapshot_signals import SnapshotSignals
 from ray_canal.destination.snapshot.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState, new_state
@@ -87,6 +88,7 @@ class Destination:
             stats=stats,
         )
         snapshots = Snapshots(state, lookup, catch_ups, self._operations)
+        catch_ups.note_replaced = ReplacedTables(state, snapshots.restart_tables).note
         lifecycle.carry_out_signals = SnapshotSignals(state, snapshots).carry_out
         self._delivery = Delivery(
             state,
@@ -103,8 +105,7 @@ class Destination:
             operations=self._operations,
             snapshots=snapshots,
         )
-        gets = self._delivery.stages
-        self._snapshots = snapshots
+        self._snapshots, gets = snapshots, self._delivery.stages
         self._report = StatusReport(state, catch_ups, self.activity, stats, gets, snapshots)
         lifecycle.begin()
         metrics = state.runtime.metrics(state.destination)

@@ -260,6 +260,8 @@ class Lifecycle:
         info, records, known = chunk.info, self._state.records, self._state.subscribers.known
         await records.schemas.keep(info, lambda: oldest_cursor(known, self._log.start))
         await records.timeline.reach(records.cursors, self._state.guard.epoch, info.head)
+        if self._log.pipeline is not None:
+            await self._catch_ups.note_replaced(self._log.pipeline, tuple(known), chunk, payload)
         await self.carry_out_signals(chunk, payload)
 
     def _after(self, chunk: LogChunk) -> None:

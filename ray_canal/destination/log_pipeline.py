@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar, cast
 
@@ -41,6 +41,14 @@ _DRAINED_S = 60.0
 T = TypeVar("T")
 BeforeAppend = Callable[[LogChunk, Payload], Awaitable[None]]
 AfterAppend = Callable[[LogChunk], None]
+BeforeAppendTo = Callable[["LogPipeline", Collection[int], LogChunk, Payload], Awaitable[None]]
+"""Called with a chunk that goes into the log, and with subscribers that have this log."""
+
+
+async def nothing_noted(
+    log: LogPipeline, clients: Collection[int], chunk: LogChunk, payload: Payload
+) -> None:
+    """Note nothing before a chunk goes into the log."""
 
 
 class Tap(Protocol):

@@ -8,6 +8,7 @@ bytes a table, whatever its size.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -147,6 +148,14 @@ class Ledger:
     def acked(self, number: int, upto: Border | None, rows: int) -> Ledger:
         """Return it with rows of its table `number` acked, up to a key; see TableProgress.acked."""
         return self.with_table(number, self.tables[number].acked(upto, rows))
+
+    def with_restarted(self, names: Collection[tuple[str, str]]) -> Ledger:
+        """Return it with these tables, (schema, name), as if nothing of them was read yet."""
+        tables = (
+            table.restarted() if (table.schema, table.table) in names else table
+            for table in self.tables
+        )  # fmt: skip
+        return replace(self, tables=tuple(tables))
 
     def restarted(self) -> Ledger:
         """Return it as if nothing was read yet."""

@@ -10,6 +10,9 @@ TRUNCATE, ERASE, RENAME, STATEMENT = "TRUNCATE", "ERASE", "RENAME", "STATEMENT"
 """All rows are gone; the table is gone; it has the rows of a table that had another name; rows were
 changed by a statement that the log has as text, so which rows, and to what, it does not tell."""
 
+ANY_TABLE = ("", "")
+"""Name of what a statement changes that does not say which tables those are."""
+
 
 class TableEffect(NamedTuple):
     """`other`: of RENAME the table's name before; of ERASE the name that it has now, if it was

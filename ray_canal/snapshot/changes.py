@@ -12,6 +12,7 @@ from ray_canal.config import FilterConfig, InstanceConfig
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.model.canal_types import ROWDATA, XACOMMIT, XAROLLBACK
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.table_event import ANY_TABLE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.names import Name, Names
@@ -23,8 +24,6 @@ from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.source.live import LiveSource
 
 _INSERT, _DELETE = 1, 3
-ANY_TABLE: Name = ("", "")
-"""Name of what a statement changes that does not say which tables those are."""
 
 
 @dataclass(frozen=True, slots=True)

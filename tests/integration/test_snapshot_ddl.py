@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.model.subscription import Subscription
 from ray_canal.snapshot.plan import SnapshotPlan
 from tests.integration.test_snapshot import config_of, rows_of, snapshot_of
+from tests.integration.test_snapshot_keyed import Judge
+from tests.local_destination import run
 from tests.servers import Server
+from tests.snapshot_runs import CLIENT, Taker, destination_at
 
 
 @pytest.fixture
@@ -74,3 +79,45 @@ def test_a_view_among_the_tables_is_left_out_by_name(
         [wanted] = plan.wanted((SnapshotWish(r"altered\..*"),))
     assert wanted.full_name == "altered.t"
     assert "altered.shown is not read: it is a view" in caplog.text
+
+
+@pytest.mark.soak  # `make soak-snapshot`
+@pytest.mark.parametrize("server", ["mysql97"], indirect=True)
+def test_a_partition_that_is_exchanged_while_it_is_paused(altered: Server, tmp_path: Path) -> None:
+    run(exchanged(altered, tmp_path))
+
+
+async def exchanged(server: Server, folder: Path) -> None:
+    """The rows that it brings are below the key that the snapshot has come to."""
+    columns, rows = "(id int primary key, v int)", [(k, k) for k in range(1000, 6000)]
+    parts = "partition p0 values less than (1000), partition p1 values less than maxvalue"
+    server.execute(
+        f"create table altered.p {columns} partition by range (id) ({parts})",
+        f"create table altered.x {columns}",
+        f"insert into altered.p values {', '.join(map(str, rows))}",
+        "insert into altered.x values (1, 1)", "analyze table altered.p",
+    )  # fmt: skip
+    slow = {"chunk_bytes": 65536, "readers": 1, "rows_per_s": 3000}
+    destination = destination_at(server, folder, snapshot=slow)
+    await destination.wait_running(60)
+    await destination.subscribe(
+        CLIENT, r"altered\.p", wishes=Subscription(snapshot="initial")
+    )
+    taker = Taker(destination)
+    judge = taker.judge = Judge({"p": ("id",)})
+    while not (await taker.state())["rows"]:
+        await taker.take(0.5)
+    await destination.api.snapshot(CLIENT, "pause")
+    server.execute(
+        "alter table altered.p exchange partition p0 with table altered.x",
+        "insert into altered.p values (9999, 0)",
+    )
+    while (9999,) not in judge.rows["p"]:
+        assert await taker.take(10.0)
+    assert (1,) not in judge.rows["p"]
+    judge.repeats = True
+    await destination.api.snapshot(CLIENT, "resume")
+    ended = await taker.until_ended()
+    await destination.stop()
+    assert ended["state"] == "done", ended
+    assert judge.rows["p"] == {(k,): v for k, v in [(1, 1), *rows, (9999, 0)]}

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ray_canal.binlog.chunk import FLAVOR_MYSQL, ChunkInfo, DecodedChunk
+from ray_canal.binlog.chunk import FLAVOR_MYSQL, ChunkInfo
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.destination.ports import RowReaderHandle, Runtime
+from ray_canal.destination.snapshot.replaced_tables import replaced_by
 from ray_canal.destination.snapshot.snapshot_home import Void
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.log.event_store import EventStore
@@ -26,10 +27,9 @@ from ray_canal.model.gtid import GtidSet
 from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
-from ray_canal.model.table_event import ERASE, RENAME, STATEMENT
+from ray_canal.model.table_event import ANY_TABLE
 from ray_canal.schema.names import Name
 from ray_canal.snapshot.changes import (
-    ANY_TABLE,
     LogPart,
     ends_prepared,
     refuse_altered,
@@ -167,7 +167,7 @@ class SnapshotPlacer:
                 elif touched := await asyncio.to_thread(touched_keys, part, self._key_of):
                     self._keep(info, end, touched)
             except TableMetaMismatch:
-                self.renamed |= _replaced(decoded, self._attempt.keys)
+                self.renamed |= replaced_by(decoded, self._attempt.keys)
                 raise
         self._reached = EntryPosition(info.head.journal_name, info.head.end_position)
 
@@ -294,12 +294,3 @@ class SnapshotPlacer:
             self.log.store.put(snapshot_chunk(info, place, tag), chunk)
             self._ordinal += 1
             return True
-
-
-def _replaced(chunk: DecodedChunk, keys: KeyColumns) -> set[tuple[str, str]]:
-    """The tables whose rows are others after this chunk, which has no rows of them: they were
-    renamed, dropped, got a partition with rows, or were changed by a statement."""
-    effects = [event.effect for event in chunk.layout.table_events]
-    kinds = (ERASE, RENAME, STATEMENT)
-    gone = {(one.schema, one.table) for one in effects if one.kind in kinds}
-    return set(keys) if ANY_TABLE in gone else gone & set(keys)

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -81,6 +81,7 @@ class SnapshotRun:
         self.pace = Pace(home.source_config().snapshot)
         self.waits_for = "it begins"
         self._placer: SnapshotPlacer | None = None
+        self._log: LogPipeline | None = None  # of the attempt that reads now
         self.attempt_name = ""
         """Names the attempt whose chunks count."""
         self._backoff = Backoff(home.source_config().source.reconnect_max_s)
@@ -114,8 +115,8 @@ class SnapshotRun:
     async def _failed_with(self, error: Exception) -> None:
         error = self._runtime.unwrap(error)
         name = f"snapshot {self.ledger.id} for client {self._client_id}"
-        if isinstance(error, TableMetaMismatch):
-            self._restart_replaced()
+        if isinstance(error, TableMetaMismatch) and self._placer is not None:
+            self.restart_tables(self._placer.renamed)
         if self.ledger.rows > self._failed_rows:
             self._failed, self._failed_rows = 0, self.ledger.rows
             self._backoff.reset()
@@ -134,12 +135,13 @@ class SnapshotRun:
         self.waits_for = f"another try, after: {error}"
         await asyncio.sleep(self._backoff.next())
 
-    def _restart_replaced(self) -> None:
-        """A table with other rows than before is read from its first row on."""
-        replaced = set() if self._placer is None else self._placer.renamed
-        for number, table in enumerate(self.ledger.tables):
-            if (table.schema, table.table) in replaced:
-                self.ledger = self.ledger.with_table(number, table.restarted())
+    def restart_tables(self, names: Collection[tuple[str, str]]) -> None:
+        """Read these tables, which have other rows than before, from the first row on."""
+        self.ledger = self.ledger.with_restarted(names)
+
+    def looks_elsewhere(self, log: LogPipeline) -> bool:
+        """Return whether it reads for another log than this one now: it sees what that one gets."""
+        return self._log is not None and self._log is not log
 
     async def _attempt(self) -> None:
         self.attempt_name = ""  # what is acked of the last attempt from now on comes again
@@ -199,9 +201,11 @@ class SnapshotRun:
             log.store.begin_attempt(self._client_id, attempt.name)
             placer = self._placer = SnapshotPlacer(log, attempt, self._runtime)
             log.taps.append(placer)
+        self._log = log
         try:
             yield placer
         finally:
+            self._log = None
             log.taps.remove(placer)
 
     async def _read(

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, cast
 
 from ray_canal.config import InstanceConfig
@@ -213,6 +213,26 @@ class Snapshots:
         self._wanted.set()
         await self.changed.wake()
         return self._described(client_id, now)
+
+    async def restart_tables(
+        self, client_id: int, names: Collection[tuple[str, str]], log: LogPipeline
+    ) -> None:
+        """Let a subscriber's snapshot read these tables from the first row on, which have other
+        rows than before from a chunk of this log on. Raises Fenced, MetaUnavailable."""
+        table, found = self._state.subscribers, self._runs.get(client_id)
+        if found is not None and found[0].looks_elsewhere(log):
+            return
+        async with table.turn(client_id):
+            known = table.known.get(client_id)
+            ledger = None if known is None else self._newest(known)
+            if known is None or ledger is None:
+                return
+            now = ledger.with_restarted(names)
+            if now != ledger:
+                epoch = await self._state.guard.for_writing()
+                await table.save(dataclasses.replace(known, snapshot=now.to_json()), epoch)
+            if found is not None and found[0].ledger.id == ledger.id:
+                found[0].restart_tables(names)
 
     def _started(
         self,
