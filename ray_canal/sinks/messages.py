@@ -25,6 +25,7 @@ from ray_canal.views.debezium import (
     json_values,
     placed,
 )
+from ray_canal.views.debezium_schema import topic_of
 from ray_canal.views.entry_messages import entry_messages, packets
 from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.routed import FlatMessages
@@ -102,7 +103,7 @@ class MessageMaker:
         """Return the topics that messages of tables go to, with the partitions that each needs."""
         routing = self._routing
         if self.is_by_row:
-            return {f"{routing.topic}.{schema}.{table}": 1 for schema, table in tables}
+            return {topic_of(routing.topic, *each): 1 for each in tables}
         if self._config.format == "arrow":
             return {routing.topic: routing.partition + 1}
         found: dict[str, int] = {}

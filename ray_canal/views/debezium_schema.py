@@ -25,6 +25,12 @@ _NOT_OF_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
 _SNAPSHOT = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 
 
+def topic_of(prefix: str, schema: str, table: str) -> str:
+    """Return the topic of a table, PREFIX.SCHEMA.TABLE: what no topic's name may have is _, as in
+    Debezium."""
+    return _NOT_OF_TOPICS.sub("_", f"{prefix}.{schema}.{table}")
+
+
 @dataclass(frozen=True)
 class FormField:
     """A column: its name, type, and whether values may be null."""
@@ -47,9 +53,8 @@ class TableForm:
 
     @property
     def topic(self) -> str:
-        """The topic's name, which names its schemas, too: what no topic's name may have is _, as
-        in Debezium."""
-        return _NOT_OF_TOPICS.sub("_", f"{self.prefix}.{self.schema}.{self.table}")
+        """The topic's name, which names its schemas, too."""
+        return topic_of(self.prefix, self.schema, self.table)
 
     def value_schema(self) -> Tree:
         """Return the schema of the envelope, as Kafka Connect's JSON converter writes it."""
@@ -141,4 +146,4 @@ _TRANSACTION = {
     "version": 1,
 }  # fmt: skip
 
-__all__ = ["FormField", "TableForm", "Tree", "form_of"]
+__all__ = ["FormField", "TableForm", "Tree", "form_of", "topic_of"]

@@ -26,6 +26,7 @@ from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.routed import FlatMessages
 
 _PORT = 5672
+_KEY_BYTES_MAX = 255
 _IN_FLIGHT = 2000
 """So many messages are put together at once."""
 
@@ -127,10 +128,25 @@ class RabbitSink:
 
     def _messages(self, changes: Changes, found: FlatMessages) -> Iterator[Publish]:
         topics = [self._maker.topic(name) for name in found.topic_names]
+        keys: dict[tuple[str, int], str] = {}
         for number, name in enumerate(self._maker.ids(changes, found)):
             topic, partition = topics[found.topics[number]], int(found.partitions[number])
-            key = self._config.routing_key.replace("{topic}", topic)
-            yield Publish(key.replace("{partition}", str(partition)), name, found[number])
+            key = keys.get((topic, partition))
+            if key is None:
+                key = keys[topic, partition] = self._routing_key(topic, partition)
+            yield Publish(key, name, found[number])
+
+    def _routing_key(self, topic: str, partition: int) -> str:
+        """Raises SinkError: it is longer than AMQP has them."""
+        key = self._config.routing_key.replace("{topic}", topic)
+        key = key.replace("{partition}", str(partition))
+        if len(key.encode()) > _KEY_BYTES_MAX:
+            raise SinkError(
+                f"RabbitMQ: the routing key {key!r} has more than {_KEY_BYTES_MAX} bytes: give "
+                "such tables a shorter topic by routing.dynamic_topic, or change routing_key",
+                "poison",
+            )
+        return key
 
     def commit(self, upto: Cursor) -> None:
         link = self._opened()

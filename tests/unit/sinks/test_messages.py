@@ -65,3 +65,8 @@ def test_dots_of_topics_are_what_canals_producers_make_of_them(
         MessageConfig(format=message), RoutingConfig(topic="shop.canal", **routing)
     )
     assert maker.topic(name) == sent_to
+
+
+def test_topics_of_tables_are_those_that_their_messages_go_to() -> None:
+    maker = MessageMaker(MessageConfig(format="debezium"), RoutingConfig(topic="p"))
+    assert maker.topics([("shop", "a b$é")]) == {"p.shop.a_b__": 1}

@@ -10,7 +10,7 @@ import pytest
 
 from ray_canal.demo import binlog_files
 from ray_canal.sinks.messages import MessageMaker
-from ray_canal.sinks.port import Changes, Cursor, Guarantee
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, SinkError
 from ray_canal.sinks.queues.rabbitmq import RabbitSink
 from tests.in_process_sink import destination, runner_of, sink_config
 
@@ -64,3 +64,13 @@ def test_one_id_is_one_message(form: str, number: int, demo: None) -> None:
     bodies = dict(large)
     assert all(bodies.get(name, body) == body for name, body in small)
     assert {name for name, _ in small} & set(bodies)
+
+
+def test_a_routing_key_that_amqp_does_not_take_is_one_rows_fault() -> None:
+    """Names of 64 letters have up to 256 bytes."""
+    config = sink_config("rabbitmq", rabbitmq={"address": "h", "queue": "q"})
+    sink = RabbitSink(config)
+    assert sink._routing_key("\u8ba2" * 85, 0) == "\u8ba2" * 85
+    with pytest.raises(SinkError, match="more than 255 bytes") as refused:
+        sink._routing_key("\u8ba2" * 86, 0)
+    assert refused.value.kind == "poison"
