@@ -15,7 +15,7 @@ MINUTES ?= 60
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate fault-cluster fault-standby soak-fault soak-snapshot soak-tcp soak-memory soak-sinks soak-spark spark41 soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate fault-cluster fault-standby soak-fault soak-servers soak-snapshot soak-tcp soak-memory soak-sinks soak-spark spark41 soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -64,13 +64,14 @@ test-ray:
 with_own_ray = folder=$$(mktemp -d /tmp/ray.XXXXXX) && RAY_TMPDIR=$$folder $(1); passed=$$?; rm -rf $$folder; exit $$passed
 
 test-spark-and-faults:
-	$(call with_own_ray,$(BIN)/python -m pytest -m 'not soak and not benchmark' tests/spark tests/fault $(PYTEST_ARGS))
+	$(call with_own_ray,$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/spark tests/fault $(PYTEST_ARGS))
 
 test-computing:
 	nice -n 19 $(BIN)/mypy
 	nice -n 19 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not soak and not benchmark' $(COMPUTING) $(PYTEST_ARGS)
 	nice -n 19 $(BIN)/python -m pytest -m 'not soak and not benchmark' tests/fuzz $(PYTEST_ARGS)
 	nice -n 19 $(MAKE) --no-print-directory --jobs=1 simulate mariadb118-short
+	nice -n 10 $(BIN)/python -m pytest -m 'not soak and not benchmark and not ray' tests/spark tests/fault $(PYTEST_ARGS)
 	$(call with_own_ray,nice -n 10 $(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/test_docs.py $(PYTEST_ARGS))
 
 ## make unit     only the tests that need neither Ray nor a server (three minutes)
@@ -96,6 +97,11 @@ fault-standby: setup servers
 ## make soak-fault  nodes and heads that die, drain and come back; a real autoscaler (minutes; a part is in `make test`)
 soak-fault: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/fault $(PYTEST_ARGS)
+
+## make soak-servers  what `make test` sees on one kind of server, or in one topology, on the others, too (minutes)
+soak-servers: setup servers
+	$(BIN)/python -m pytest -m soak tests/integration/test_log_identity.py tests/integration/test_next_file.py \
+		tests/integration/test_timelines.py tests/integration/test_secrets.py tests/integration/test_quarantine.py $(PYTEST_ARGS)
 
 ## make soak-snapshot  200 snapshots by each mode on each server beside writers, restarts, kills and DDL (two hours)
 soak-snapshot: setup servers

@@ -9,8 +9,9 @@ import pytest
 from tests.fault.run import FaultRun
 from tests.servers import start
 
+pytestmark = pytest.mark.ray
+
 SHORT = (
-    "kill store",
     "cut",
     "kill subscriber",
     "kill mysqld",

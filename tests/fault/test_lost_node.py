@@ -12,6 +12,8 @@ from tests.fault.own_cluster import told_by
 from tests.integration.test_subscribers import filled
 from tests.servers import Server
 
+pytestmark = pytest.mark.ray
+
 
 def run(server: Server, folder: Path, how: str, **settings: str) -> dict[str, Any]:
     name = f"lost_{how}"

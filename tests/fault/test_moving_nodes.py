@@ -10,6 +10,8 @@ import pytest
 from tests.fault.own_cluster import told_by
 from tests.servers import Server
 
+pytestmark = pytest.mark.ray
+
 
 def run(server: Server, folder: Path, destinations: int, nodes: int) -> dict[str, Any]:
     server.execute(

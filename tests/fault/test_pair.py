@@ -30,6 +30,7 @@ SHORT = (
 )
 
 
+@pytest.mark.ray
 @pytest.mark.timeout(600)
 def test_a_short_run_over_two_servers_loses_and_reorders_nothing(tmp_path: Path) -> None:
     """Failover, RESET, purge, a full disk, cursors that cannot be reached, cancelled gets."""

@@ -33,7 +33,7 @@ from tests.integration.test_schema_history import (
 from tests.servers import Server
 
 Row = dict[str, Any]
-STEPS = 90
+STEPS = 60
 _PLANE = [code for code in range(0x80, 0x10000) if not 0xD800 <= code <= 0xDFFF]
 
 

@@ -17,7 +17,7 @@ from ray_canal.model.position import EntryPosition
 from tests.servers import Server
 from tests.workload import Replica, Workload
 
-ROWS = 100_000
+ROWS = 60_000
 
 
 def deployment(server: Server, destination: str, meta: Path, **instance: Any) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def drain(
 @pytest.mark.parametrize(
     ("kind", "decoders", "rows"),
     [
-        ("mysql97", 0, ROWS), ("mysql56", 0, ROWS // 4), ("mariadb", 0, ROWS // 4),
-        ("mysql97", 2, ROWS // 4),
+        ("mysql97", 0, ROWS), ("mysql56", 0, ROWS // 3), ("mariadb", 0, ROWS // 3),
+        ("mysql97", 2, ROWS // 3),
     ],
 )  # fmt: skip
 def test_received_rows_equal_select(

@@ -11,7 +11,7 @@ from ray_canal.errors import PositionNotFound
 from tests.dumps import read_until
 from tests.integration.test_log_identity import (
     GTIDS_OFF,
-    SERVERS,
+    SERVERS_IN_SHORT,
     read_to_an_error,
     reading,
     reset,
@@ -20,8 +20,14 @@ from tests.integration.test_log_identity import (
 )
 
 
-@pytest.mark.parametrize("written", [0, 5])
-@pytest.mark.parametrize("kind", ["mysql97", "mysql56", "mariadb"])
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        ("mysql97", 5), ("mysql56", 5), ("mariadb", 5), ("mysql97", 0),
+        pytest.param("mysql56", 0, marks=pytest.mark.soak),
+        pytest.param("mariadb", 0, marks=pytest.mark.soak),
+    ],
+)  # fmt: skip
 def test_a_reset_under_a_dump_that_goes_on_with_the_next_file(
     kind: str, written: int, tmp_path: Path
 ) -> None:
@@ -47,7 +53,7 @@ def test_a_reset_under_a_dump_that_goes_on_with_the_next_file(
                 read_to_an_error(source)
 
 
-@pytest.mark.parametrize(("kind", "gtids"), SERVERS)
+@pytest.mark.parametrize(("kind", "gtids"), SERVERS_IN_SHORT)
 def test_a_file_that_ended_in_a_crash_is_left_for_the_next(
     kind: str, gtids: bool, tmp_path: Path
 ) -> None:

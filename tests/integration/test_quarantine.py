@@ -86,7 +86,7 @@ def no_row_metadata(mariadb: Server) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("local_ray", "no_row_metadata")
-@pytest.mark.parametrize("decoders", [0, 1])
+@pytest.mark.parametrize("decoders", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_one_table_is_held_back_and_given_back(
     mariadb: Server, tmp_path: Path, decoders: int
 ) -> None:

@@ -46,7 +46,7 @@ def with_password(server: Server, name: str, password: str) -> dict[str, Any]:
     return config
 
 
-@pytest.mark.parametrize("per_process", [0, 1])
+@pytest.mark.parametrize("per_process", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_password_in_clear_text_is_in_nothing_that_ray_keeps(
     mysql97: Server, per_process: int
 ) -> None:

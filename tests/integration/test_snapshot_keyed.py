@@ -213,7 +213,7 @@ def keyed(server: Server, tmp_path: Path) -> Iterator[Path]:
 
 def beside_writers(server: Server, schema_sql: Path, seed: int) -> None:
     with server.with_global("sync_binlog", "1"), Writers(server, 4, seed).running():
-        judge, snapshot = judged(server, chunk_bytes=400)
+        judge, snapshot = judged(server, chunk_bytes=800)
     assert judge.read > 20
     go_on(server, judge, snapshot, schema_sql)
     assert judge.rows == held_now(server)

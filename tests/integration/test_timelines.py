@@ -85,7 +85,7 @@ def test_ids_behind_a_reset_are_higher(local_ray: None, tmp_path: Path) -> None:
             canal.stop("reset")
 
 
-@pytest.mark.parametrize("files", [0, 3])
+@pytest.mark.parametrize("files", [pytest.param(0, marks=pytest.mark.soak), 3])
 def test_a_reset_under_a_running_destination(files: int, local_ray: None, tmp_path: Path) -> None:
     """A1: with source.on_reset nobody is told of what passes, and all of the new log comes: also
     where the dump went on with a later file of it, or ended, as its own one was gone."""

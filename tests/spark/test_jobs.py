@@ -35,6 +35,8 @@ from typer.testing import CliRunner
 from ray_canal.demo import BINLOGS, expected
 from ray_canal.demo.truth import KEYS, digest
 
+pytestmark = pytest.mark.ray
+
 JOBS = Path(__file__).parents[2] / "jobs"
 START_TIMEOUT_S = 180
 JOB_TIMEOUT_S = 240

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,4 @@ def test_no_job_shows_its_variables(job: Path) -> None:
     text = job.read_text(encoding="utf-8")
     assert "typer.run(" not in text
     assert "pretty_exceptions_show_locals=False" in text
-    command = [sys.executable, str(job), "--help"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert f"Usage: {job.name}" in ended.stdout
+
