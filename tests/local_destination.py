@@ -158,11 +158,16 @@ class LocalDestination:
 
     async def ack(
         self, client_id: int, batch_id: int, epoch: int | None, holder: str = "",
-        *, keep: bool = False,
+        *, keep: bool = False, mark: str = "",
     ) -> None:  # fmt: skip
         await self.api.ack(
             AckRequest(
-                client_id=client_id, batch_id=batch_id, epoch=epoch, holder=holder, keep=keep
+                client_id=client_id,
+                batch_id=batch_id,
+                epoch=epoch,
+                holder=holder,
+                keep=keep,
+                mark=mark,
             )
         )
 

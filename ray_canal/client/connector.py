@@ -188,15 +188,16 @@ class AsyncConnector:
                 await self._waiting.call(DestinationApi.ack, session.ack(*done))
             session.settle_done()
 
-    async def ack(self, batch_id: int) -> None:
-        """Confirm a batch: the cursor moves behind it, durably, before this returns.
+    async def ack(self, batch_id: int, mark: str = "") -> None:
+        """Confirm a batch: the cursor moves behind it, durably, before this returns. `mark`: a
+        text that is kept with the cursor, until the next one or a `seek`.
 
         Raises BatchNotFirst: not the smallest outstanding; BatchNotFound: not outstanding;
         InstanceRestarted: handed out before a restart (it comes again).
         """
         session = self._session
         await self._acked()
-        await self._waiting.call(DestinationApi.ack, session.ack(batch_id, session.epoch))
+        await self._waiting.call(DestinationApi.ack, session.ack(batch_id, session.epoch, mark))
         session.settle_acked(batch_id)
 
     async def rollback(self, batch_id: int | None = None) -> None:
@@ -369,10 +370,10 @@ class Connector:
         outstanding."""
         return complete(self._core.get(batch_size, timeout))
 
-    def ack(self, batch_id: int) -> None:
+    def ack(self, batch_id: int, mark: str = "") -> None:
         """Confirm a batch: the cursor moves behind it, durably, before this returns; see
-        AsyncConnector.ack for what it raises."""
-        complete(self._core.ack(batch_id))
+        AsyncConnector.ack for `mark`, and for what it raises."""
+        complete(self._core.ack(batch_id, mark))
 
     def rollback(self, batch_id: int | None = None) -> None:
         """Give back all outstanding batches, or this one and those after it; they come again."""

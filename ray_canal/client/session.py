@@ -77,9 +77,10 @@ class ClientSession:
             untracked=untracked,
         )
 
-    def ack(self, batch_id: int, epoch: int) -> AckRequest:
+    def ack(self, batch_id: int, epoch: int, mark: str = "") -> AckRequest:
         """Return the request that confirms a batch. Raises TypeError: that is no id."""
-        return AckRequest(client_id=self.client_id, batch_id=_checked_id(batch_id), epoch=epoch)
+        number = _checked_id(batch_id)
+        return AckRequest(client_id=self.client_id, batch_id=number, epoch=epoch, mark=mark)
 
     def ack_of(self, message: Message) -> AckRequest:
         """Return the request that confirms a message which is read after it."""

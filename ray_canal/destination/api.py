@@ -88,10 +88,11 @@ class BatchRequest(ClientRequest):
 @dataclass(frozen=True, kw_only=True)
 class AckRequest(BatchRequest):
     """`keep`: its chunks are read after the ack; the log keeps them until the client's next
-    call."""
+    call. `mark`: a text that is kept with the cursor; empty: the one before stays."""
 
     batch_id: int
     keep: bool = False
+    mark: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -290,6 +290,7 @@ class Delivery:
             moved = known.seen(
                 cursor=LogPosition(self._state.log.identity, cursor),
                 snapshot=self._snapshots.after(known, tags),
+                mark=request.mark or known.mark,
             )
             await self._table.save(moved)
             self._snapshots.acked(client_id, tags)

@@ -17,6 +17,7 @@ from ray_canal.actors.registry import NAMESPACE
 from ray_canal.client.api import destinations, status, table_meta
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
+from ray_canal.client.control import subscriber
 from ray_canal.client.joining import connect_ray
 from ray_canal.client.log_end import Reach, reach_of
 from ray_canal.config import CanalConfig, FlightConfig, load
@@ -51,6 +52,7 @@ class FlightActor:
             self._connect,
             self._reach,
             self._table_meta,
+            self._mark,
             self._config.subscribers_max,
             self._config.idle_timeout_s,
             self._config.read_bytes_max,
@@ -65,6 +67,10 @@ class FlightActor:
 
     def _table_meta(self, destination: str, table: str) -> TableMeta | None:
         return table_meta(destination, table, namespace=self._namespace)
+
+    def _mark(self, destination: str, client_id: int) -> str:
+        known = subscriber(destination, client_id, namespace=self._namespace).show()
+        return known["mark"] or ""
 
     def _destinations(self) -> list[str]:
         return destinations(namespace=self._namespace)

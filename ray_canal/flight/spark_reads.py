@@ -43,16 +43,19 @@ class SparkReads:
         connect: Callable[[str, int | None], Connector],
         reach: Callable[[str, int], Reach | None],
         table_meta: Callable[[str, str], TableMeta | None],
+        mark: Callable[[str, int], str],
         streams_max: int,
         idle_timeout_s: float,
         read_bytes_max: int = 2 << 30,
     ) -> None:
         """`connect`: by destination and client id; `reach`: of a destination to a client;
-        `table_meta`: the columns of a destination's table, if it knows them; `streams_max`: so many
-        streams and reads are open at once; `read_bytes_max`: so much is held for reads."""
+        `table_meta`: the columns of a destination's table, if it knows them; `mark`: of a
+        destination's client (spark/requests.py); `streams_max`: so many streams and reads are open
+        at once; `read_bytes_max`: so much is held for reads."""
         self._connect = connect
         self._reach = reach
         self._table_meta = table_meta
+        self._mark = mark
         self._streams_max = streams_max
         self._idle_timeout_s = idle_timeout_s
         self._read_bytes_max = read_bytes_max
@@ -114,6 +117,7 @@ class SparkReads:
             self._connect,
             self._reach,
             self._table_meta,
+            self._mark,
             takes_over=True,
             reads_files=False,
         )

@@ -29,7 +29,9 @@ class SubscriberMeta:
     when it was given up for that, in seconds since the epoch: the log does not wait for it.
     `ephemeral`: it is removed when its client is silent for a while. `paused`: since when it gets
     nothing because somebody said so, in seconds since the epoch. `label`: what people call it.
-    `snapshot`: how far its newest snapshot has come (model/snapshot_ledger.py); empty: none."""
+    `snapshot`: how far its newest snapshot has come (model/snapshot_ledger.py); empty: none.
+    `mark`: what the reader gave with its last ack that had one (spark/log_stream.py); empty: none,
+    or the cursor was moved since."""
 
     client_id: int
     filter: str
@@ -44,6 +46,7 @@ class SubscriberMeta:
     paused: int = 0
     label: str = ""
     snapshot: str = ""
+    mark: str = ""
 
     @property
     def position(self) -> EntryPosition | None:
@@ -82,6 +85,7 @@ class SubscriberMeta:
                 int(tree.get("paused", 0)),
                 str(tree.get("label", "")),
                 str(tree.get("snapshot", "")),
+                str(tree.get("mark", "")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None

@@ -68,7 +68,9 @@ def moved(one: SubscriberMeta, cursor: LogPosition) -> SubscriberMeta:
     """Return the record with another cursor. Nobody has waited for the new place, so neither an
     expiry nor an idle time counts any more; a snapshot that goes on begins again."""
     snapshot = restarted(one.snapshot)
-    return dataclasses.replace(one, cursor=cursor, idle_s=0, expired=0, snapshot=snapshot)
+    return dataclasses.replace(
+        one, cursor=cursor, idle_s=0, expired=0, snapshot=snapshot, mark=""
+    )
 
 
 def copied(

@@ -45,6 +45,7 @@ def described(subscriber: SubscriberMeta, place: PlaceReport) -> SubscriberRepor
         "unacked_batches": place.get("unacked_batches"),
         "detached": bool(place.get("detached")),
         "failure": place.get("failure"),
+        "mark": subscriber.mark or None,
     }
 
 

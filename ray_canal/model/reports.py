@@ -61,7 +61,8 @@ class LogReport(DiskReport, total=False):
 
 class SubscriberReport(TypedDict):
     """A subscriber, also of a destination that does not run. `held_by`: "ray" or "tcp", by what it
-    subscribed last. `called_at`: when its last subscription or ack was written."""
+    subscribed last. `called_at`: when its last subscription or ack was written. `mark`: the last
+    row that a streaming query of Spark has acked."""
 
     client_id: int
     label: str
@@ -84,6 +85,7 @@ class SubscriberReport(TypedDict):
     unacked_batches: int | None
     detached: bool
     failure: str | None
+    mark: str | None
 
 
 class TableProgress(TypedDict):

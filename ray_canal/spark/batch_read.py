@@ -33,9 +33,9 @@ from ray_canal.spark.chunks import (
     write_streams,
 )
 from ray_canal.spark.frames import common_schema, tables_batches
-from ray_canal.spark.log_stream import table_filter, with_note_columns
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import is_part_of, merged_type, readable_schema
+from ray_canal.spark.stream_schema import table_filter, with_note_columns
 from ray_canal.spark.tasks import references, results
 from ray_canal.views.row_places import place_at
 

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from ray_canal.client.log_end import LogEnd, Reach
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted
 from ray_canal.model.table_event import TRUNCATE
-from ray_canal.spark.ahead import EMPTY_BATCH, Ahead, MessageSource, Wanted
+from ray_canal.spark.ahead import Ahead, MessageSource, Wanted
 from ray_canal.spark.chunks import Carrier, write_chunks
-from ray_canal.spark.frames import NOTES, Statements, common_schema, tables_batches
+from ray_canal.spark.frames import Statements, tables_batches
 from ray_canal.spark.log_offset import (
     START,
     has_row,
@@ -33,13 +32,11 @@ from ray_canal.spark.log_offset import (
     offset_text,
     rows_between,
 )
-from ray_canal.spark.schema import is_part_of
+from ray_canal.spark.stream_schema import POLL_S, last_key, refuse_other_columns
 from ray_canal.views.row_places import RowPlace, place_at, rows_above
 
 _log = logging.getLogger(__name__)
 
-_POLL_S = 0.2
-"""So long a question for news waits for some; stopping a query waits for it."""
 _ARROW_PER_UNIT = 2 << 10
 """About so many bytes of Arrow are in a memory unit (1 KiB of binlog)."""
 _SINCE_S = 0.05
@@ -52,11 +49,12 @@ _AGAIN_S = 120.0
 @dataclass(frozen=True, slots=True)
 class Table:
     """The table that a query reads of a subscription: `name` is `schema.table`, `schema` what Spark
-    reads."""
+    reads, `key` the primary key that its frames carry (None: none is told)."""
 
     name: str
     schema: pa.Schema
     statements: Statements = "error"
+    key: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +87,12 @@ class MessageRows:
     release: Callable[[], None] = lambda: None
     more: list[Callable[[], None]] = field(default_factory=list)
 
+    @property
+    def mark(self) -> str:
+        """Return the offset of its last row; empty: it has none."""
+        is_empty = not self.batches
+        return "" if is_empty else offset_text(self.last, self.transaction, is_read=self.is_read)
+
     def free(self) -> None:
         """Free what was written for Spark."""
         self.release()
@@ -96,18 +100,30 @@ class MessageRows:
             each()
 
 
+class MarkingSource(MessageSource, Protocol):
+    """A connector whose acks keep a text with the cursor."""
+
+    def ack(self, batch_id: int, mark: str = ...) -> None: ...
+
+
 class LogStream:
     """One query's stream. Its calls are made one at a time, by Spark's query thread."""
 
     def __init__(
         self,
-        connector: MessageSource,
+        connector: MarkingSource,
         table: Table,
         sizes: Sizes,
         reach: Callable[[], Reach | None] = lambda: None,
+        mark: Callable[[], str] = lambda: "",
     ) -> None:
-        """`reach`: how far the destination has read."""
+        """`reach`: how far the destination has read; `mark`: the offset of the last row that the
+        subscriber has acked, empty if it is not known."""
         self._connector = connector
+        self._mark = mark
+        self._is_compared = False
+        self._has_key = False
+        """Rows came that have the key with which the query was begun."""
         self._table = table
         self._sizes = sizes
         self._reach = reach
@@ -135,6 +151,7 @@ class LogStream:
         CanalError: nothing could be fetched; after some rows the error comes with the next call."""
         with self._lock:
             begin = offset_place(start)
+            self._refuse_older(begin)
             self._ack(begin)
             found, size_bytes = start, 0
             try:
@@ -142,7 +159,7 @@ class LogStream:
                     if found != start and size_bytes + piece.size_bytes > self._sizes.bytes_max:
                         break
                     size_bytes += piece.size_bytes
-                    found = offset_text(piece.last, piece.transaction, is_read=piece.is_read)
+                    found = piece.mark
             except CanalError:
                 if found == start:
                     raise
@@ -155,6 +172,7 @@ class LogStream:
             begin, last = offset_place(start), offset_place(end)
             if last.key <= begin.key:  # the first micro-batch of a query that has no changes yet
                 return []
+            self._refuse_older(begin)
             if not _is_given(self._fetch_up_to(last), end):
                 raise self._is_gone(last)
             places: list[str] = []
@@ -177,7 +195,7 @@ class LogStream:
 
     def _begun(self) -> Ahead[_Held]:
         sizes = self._sizes
-        wanted = Wanted(sizes.batch_size, _POLL_S, ahead=sizes.messages_ahead)
+        wanted = Wanted(sizes.batch_size, POLL_S, ahead=sizes.messages_ahead)
         return Ahead(self._connector, wanted, self._written, _Held.is_large)
 
     def _begin_again(self, error: CanalError) -> None:
@@ -185,7 +203,7 @@ class LogStream:
         _log.warning("%s: rows come again: %s", self._table.name, error)
         self._ahead.close()
         self._free_all()
-        self._finished = self._is_over = False
+        self._finished = self._is_over = self._has_key = False
         with contextlib.suppress(CanalError):
             self._connector.rollback()
         self._ahead = self._begun()
@@ -200,9 +218,27 @@ class LogStream:
             piece = self._pieces.popleft()
             piece.free()
             try:
-                self._connector.ack(piece.message.id)
+                self._connector.ack(piece.message.id, piece.mark)
             except InstanceRestarted as error:
                 self._begin_again(error)
+
+    def _refuse_older(self, begin: RowPlace) -> None:
+        """Raises CanalError: rows behind `begin`, where the checkpoint ends, were acked, so they
+        would be in no micro-batch. Without a checkpoint, a query goes on where its subscriber is.
+        """
+        if self._is_compared:
+            return
+        if begin.key != START.key and (mark := self._mark()):
+            acked = offset_place(mark)
+            if acked.key > begin.key:
+                raise CanalError(
+                    f"{self._table.name}: the checkpoint ends at {begin}, and this subscriber has "
+                    f"acknowledged rows up to {acked}, which the query would miss: the checkpoint "
+                    "is an older copy, or another query has read with its client_id. Move the "
+                    "subscriber back (ray-canal subscriber DESTINATION CLIENT_ID seek "
+                    f"{begin.journal_name}:{begin.position}), or give a new checkpoint location"
+                )
+        self._is_compared = True
 
     def _news(self, begin: RowPlace) -> Iterator[MessageRows]:
         """Pieces with rows behind `begin`: those that are here, then those that come at once, and
@@ -212,7 +248,7 @@ class LogStream:
         yield from here
         waits = not here
         while not self._finished and not self._is_over:
-            piece = self._fetch(_POLL_S if waits else 0.0)
+            piece = self._fetch(POLL_S if waits else 0.0)
             if piece is None and is_old and not waits and self._ahead.rests:
                 is_old = False
                 piece = self._fetch(_SINCE_S)
@@ -257,7 +293,7 @@ class LogStream:
                     return piece
             if self._finished or time.monotonic() > deadline:
                 raise self._is_gone(last)
-            self._fetch(_POLL_S)
+            self._fetch(POLL_S)
 
     def _is_gone(self, last: RowPlace) -> CanalError:
         return CanalError(
@@ -309,8 +345,22 @@ class LogStream:
         found = tables_batches(message.batches, frozenset({table.name}), table.statements)
         batches: list[pa.RecordBatch] = found.get(table.name, [])
         for batch in batches:
-            _refuse_other_columns(batch, table)
+            refuse_other_columns(batch, table.name, table.schema)
+        self._refuse_other_key(batches)
         return batches
+
+    def _refuse_other_key(self, batches: list[pa.RecordBatch]) -> None:
+        """Raises ConfigError: the table has got another key than its frames carry. The one that
+        they carry may come later in the log: it is that of the last rows which load() saw."""
+        key = last_key(batches)
+        if key is None or self._table.key in (None, key):
+            self._has_key = self._has_key or key is not None
+        elif self._has_key:
+            raise ConfigError(
+                f"at {place_at(batches[0], 0)} or behind it {self._table.name} has the primary key "
+                f"{key}, the query was begun with {self._table.key}; start it again, with the same "
+                "checkpoint: load() then takes the new one"
+            )
 
 
 def _is_given(piece: MessageRows, end: str) -> bool:
@@ -337,57 +387,6 @@ class _Held:
         self.piece.free()
 
 
-def stream_schema(batches: list[pa.RecordBatch]) -> pa.Schema:
-    """The columns that a stream of a table has, from its first changes."""
-    return with_note_columns(common_schema(batches))
-
-
-def with_note_columns(found: pa.Schema) -> pa.Schema:
-    """A schema with the columns of changes of a table as a whole."""
-    for name in NOTES:
-        if name not in found.names:
-            found = found.append(pa.field(name, pa.string()))
-    return found
-
-
-def _refuse_other_columns(batch: pa.RecordBatch, table: Table) -> None:
-    """Raises ConfigError: a batch has columns, or types, that the query was not begun with."""
-    if not is_part_of(common_schema([batch]), table.schema):
-        raise ConfigError(
-            f"at {place_at(batch, 0)} {table.name} has other columns than the query was begun "
-            "with; start it again, with the same checkpoint: load() then takes the new ones (leave "
-            "out .schema(...), or give it the new columns)"
-        )
-
-
 def _transaction_of(batch: pa.RecordBatch) -> str:
     at = batch.schema.get_field_index("transaction")
     return "" if at < 0 else str(batch.column(at)[-1].as_py() or "")
-
-
-def peeked_schema(
-    connector: Any, table: str, batch_size: int, wait_s: float, statements: Statements
-) -> pa.Schema | None:
-    """The columns of a table, from its first changes that the subscriber gets; None: it gets none
-    within `wait_s`. Nothing is acked; messages without the table's rows are passed over."""
-    deadline = time.monotonic() + wait_s
-    try:
-        while time.monotonic() < deadline:
-            message = connector.get_without_ack(batch_size, _POLL_S)
-            if message.id == EMPTY_BATCH:
-                if message.finished:
-                    break
-                continue
-            found = tables_batches(message.batches, frozenset({table}), statements).get(table)
-            if found:
-                return stream_schema(found)
-    finally:
-        connector.rollback()
-    return None
-
-
-def table_filter(table: str) -> str:
-    """A subscription's filter for one table."""
-    return re.escape(table)
-
-

@@ -55,6 +55,7 @@ class RequestServer:
                 _connected,
                 _reach,
                 table_meta,
+                _mark,
                 on_ray=lambda: spark.sparkContext.master.startswith("ray"),
             )
         )
@@ -78,6 +79,10 @@ def _connected(destination: str, client_id: int | None) -> Any:
 
 def _reach(destination: str, client_id: int) -> Reach | None:
     return reach_of(ray_canal.status(destination)[destination], client_id)
+
+
+def _mark(destination: str, client_id: int) -> str:
+    return ray_canal.subscriber(destination, client_id).show()["mark"] or ""
 
 
 class _Server(socketserver.ThreadingTCPServer):

@@ -25,17 +25,11 @@ from ray_canal.errors import ConfigError
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.spark.batch_read import BatchReads, log_batches, log_schema
 from ray_canal.spark.chunks import Carrier, ChunkOwner
-from ray_canal.spark.log_stream import (
-    LogStream,
-    Sizes,
-    Table,
-    peeked_schema,
-    table_filter,
-    with_note_columns,
-)
+from ray_canal.spark.log_stream import LogStream, Sizes, Table
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import readable_schema, schema_json
 from ray_canal.spark.stream_options import StreamOptions
+from ray_canal.spark.stream_schema import peeked_schema, table_filter, with_note_columns
 from ray_canal.views.arrow import arrow_schema
 
 UNKNOWN = "?"
@@ -50,6 +44,7 @@ class Ground:
     """Where requests are answered. `new_carrier`: of chunks that the asking Spark can read;
     `connect`: a connector by destination and client id (None: ephemeral); `reach`: of a
     destination to a client; `table_meta`: the columns of a destination's table, if it knows them;
+    `mark`: the text that a subscriber's last ack kept with its cursor;
     `takes_over`: a new query has the cursor, and whoever had it is told so, else it is refused;
     `reads_files`: binlog files may be named; `on_ray`: they are decoded by Ray tasks."""
 
@@ -58,6 +53,7 @@ class Ground:
     connect: Callable[[str, int | None], Any]
     reach: Callable[[str, int], Reach | None]
     table_meta: Callable[[str, str], TableMeta | None]
+    mark: Callable[[str, int], str] = lambda destination, client_id: ""
     takes_over: bool = False
     reads_files: bool = True
     on_ray: Callable[[], bool] = lambda: False
@@ -208,7 +204,7 @@ class Requests:
     def _open(self, options: StreamOptions, schema: str) -> str:
         self._await_free(options)
         ground = self._ground
-        table = Table(options.table, _readable(schema), options.statements)
+        table = Table(options.table, _readable(schema), options.statements, _key_of(schema))
         owner = ChunkOwner()
         sizes = Sizes(
             lambda: ground.new_carrier(owner),
@@ -223,6 +219,7 @@ class Requests:
             table,
             sizes,
             lambda: ground.reach(options.destination, options.client_id),
+            lambda: ground.mark(options.destination, options.client_id),
         )
         with self._lock:
             self._streams[name] = _Open(options, connector, stream, owner)
@@ -279,3 +276,12 @@ class _Open:
 def _readable(schema: str) -> pa.Schema:
     columns = spark_types.StructType.fromJson(json.loads(schema))
     return readable_schema(to_arrow_schema(columns))
+
+
+def _key_of(schema: str) -> tuple[str, ...] | None:
+    """Return the key that the columns carry; None: they carry none, as a schema given by hand."""
+    for field in json.loads(schema)["fields"]:
+        key = (field.get("metadata") or {}).get("canal.key")
+        if key is not None:
+            return tuple(json.loads(key))
+    return None

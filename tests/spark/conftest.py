@@ -105,7 +105,7 @@ class Log:
         self.given += 1
         return Message(self.given, self.contents[self.given - 1])
 
-    def ack(self, batch_id: int) -> None:
+    def ack(self, batch_id: int, mark: str = "") -> None:
         assert batch_id == self.acked + 1
         self.acked = batch_id
 

@@ -25,9 +25,9 @@ from ray_canal.file_parts import plan_parts
 from ray_canal.spark.batch_read import BatchReads, log_batches, log_schema, pruned
 from ray_canal.spark.chunks import MemoryFile
 from ray_canal.spark.frames import to_frames
-from ray_canal.spark.log_stream import table_filter
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import readable_schema
+from ray_canal.spark.stream_schema import table_filter
 from tests.local_destination import destination_of
 from tests.loop_thread import LoopThread
 from tests.lossy_calls import LossyCalls

@@ -18,7 +18,8 @@ from ray_canal.errors import CanalError, ConfigError, InstanceRestarted, Unsuppo
 from ray_canal.spark import log_stream
 from ray_canal.spark.chunks import MemoryFile
 from ray_canal.spark.log_offset import START, offset_place, offset_text
-from ray_canal.spark.log_stream import LogStream, Sizes, Table, peeked_schema
+from ray_canal.spark.log_stream import LogStream, Sizes, Table
+from ray_canal.spark.stream_schema import peeked_schema
 from ray_canal.views.row_places import RowPlace
 from tests.spark.conftest import ITEM, Message, change_batch, inserts
 from tests.spark.test_ahead import wait_until
@@ -50,6 +51,7 @@ class Subscription:
         self.ended = True
         self.exact = False
         self.restarts_at: set[int] = set()
+        self.mark = ""
 
     def get_without_ack(self, batch_size: int = 1000, timeout: float | None = None) -> Message:
         if self.given == len(self.rows):
@@ -61,12 +63,13 @@ class Subscription:
         self.given = self.outstanding[self.last_id] = end
         return found
 
-    def ack(self, batch_id: int) -> None:
+    def ack(self, batch_id: int, mark: str = "") -> None:
         if batch_id in self.restarts_at:
             self.rollback()
             raise InstanceRestarted("restarted")
         assert batch_id == min(self.outstanding)
         self.acked = self.outstanding.pop(batch_id)
+        self.mark = mark or self.mark
 
     def rollback(self) -> None:
         self.outstanding.clear()
@@ -141,8 +144,12 @@ def stream_of(
     subscription.rollback()  # as a new connection does
     if schema is None:
         schema = peeked_schema(subscription, "shop.item", 1000, 5.0, "error")
+    key = tuple(json.loads((schema.metadata or {}).get(b"canal.key", b"[]")))
     return LogStream(
-        subscription, Table("shop.item", schema), Sizes(MemoryFile, 2, bytes_max=bytes_max)
+        subscription,
+        Table("shop.item", schema, key=key),
+        Sizes(MemoryFile, 2, bytes_max=bytes_max),
+        mark=lambda: subscription.mark,
     )
 
 
@@ -349,6 +356,23 @@ def test_what_is_available_waits_for_the_log_to_catch_up() -> None:
     stream.close()
 
 
+@pytest.mark.parametrize("planned", [0, 1])
+def test_an_older_copy_of_a_checkpoint_is_told(planned: int) -> None:
+    """Its last micro-batch is committed, or `planned` and to be made again."""
+    subscription, engine = Subscription(event_batches()), Engine()
+    engine.run(stream_of(subscription))
+    copy = Engine()
+    copy.offsets, copy.commits = engine.offsets[: 3 + planned], 3
+    with pytest.raises(CanalError, match=r"older copy.*seek mysql-bin.000001:\d+"):
+        copy.run(stream_of(subscription, schema=_schema()))
+    assert copy.written == []
+    # The subscriber is moved back, which forgets its mark.
+    subscription.acked, subscription.mark = 0, ""
+    copy.run(stream_of(subscription))
+    assert copy.written == ALL[-len(copy.written) :]
+    assert len(copy.written) == sum(len(rows) for n, rows in engine.sink.items() if n > 2)
+
+
 def test_planned_rows_that_are_gone_are_told() -> None:
     subscription = Subscription([inserts(0, 3)])
     stream = stream_of(subscription)
@@ -401,10 +425,6 @@ def test_a_query_that_is_stopped_waits_for_nothing() -> None:
         stream.close()
         with pytest.raises(CanalError, match="the query was stopped"):
             asked.result(30)
-
-
-def test_no_columns_without_a_change() -> None:
-    assert peeked_schema(Subscription([]), "shop.item", 1000, 0.5, "error") is None
 
 
 def test_offsets_are_places() -> None:

@@ -62,7 +62,7 @@ class Store:
         remote = RemoteCalls(self.submit, lambda payloads: [CHUNK for _ in payloads], 10)
         config = FlightConfig(host="127.0.0.1", port=port)
         connect: Any = lambda *_: Connector(None)  # type: ignore[arg-type]  # noqa: E731
-        spark = SparkReads(connect, lambda *_: None, lambda *_: None, 10, 60.0)
+        spark = SparkReads(connect, lambda *_: None, lambda *_: None, lambda *_: "", 10, 60.0)
         return FlightServer(config, connect, lambda: ["d"], remote, spark)
 
 

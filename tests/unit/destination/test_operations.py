@@ -71,10 +71,14 @@ def test_seek_back_and_forth_in_the_log(tmp_path: Path) -> None:
         async with running(tmp_path, config) as store:
             await store.subscribe(1, ALL)  # who acks nothing: the log keeps all
             await store.subscribe(7, ALL)
+            first = await take(store, 7, ack=False)
+            assert first is not None
+            await store.ack(7, first.id, first.epoch, mark="as far as this")
             assert len(await drain(store, 7)) > 3
+            assert [one["mark"] for one in await store.subscribers()] == [None, "as far as this"]
             shown = await store.operate(7, "seek", str(early))
             assert shown is not None
-            assert shown["cursor"] == str(early)
+            assert (shown["cursor"], shown["mark"]) == (str(early), None)
             out = await take(store, 7, ack=False)
             assert starts_at(out, early)
             assert out is not None

@@ -47,7 +47,10 @@ class Port:
         def connect(_destination: str, client_id: int | None) -> Log:
             return Log(batches) if client_id is None else self.log
 
-        self.reads = SparkReads(connect, lambda *_: None, lambda *_: None, 2, 60.0, 1 << 20)  # type: ignore[arg-type, return-value]
+        nothing = lambda *_: None  # noqa: E731
+        self.reads = SparkReads(
+            connect, nothing, nothing, lambda *_: "", 2, 60.0, 1 << 20  # type: ignore[arg-type]
+        )
         remote = RemoteCalls(lambda *_: None, lambda _: [], 1)
         config = FlightConfig(host="127.0.0.1", port=0, **settings)
         self.server = FlightServer(config, lambda *_: self.log, list, remote, self.reads)  # type: ignore[arg-type, return-value]

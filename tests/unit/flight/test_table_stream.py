@@ -78,7 +78,7 @@ def test_who_finds_no_place_leaves_no_subscription(expected: list[Row]) -> None:
     Connector(transport, 5).subscribe()
     config = FlightConfig(host="127.0.0.1", port=0, subscribers_max=1)
     remote = RemoteCalls(lambda *_: None, lambda _: [], 1)
-    spark = SparkReads(connected, lambda *_: None, lambda *_: None, 1, 60.0)
+    spark = SparkReads(connected, lambda *_: None, lambda *_: None, lambda *_: "", 1, 60.0)
     with (
         FlightServer(config, connected, lambda: ["x"], remote, spark) as server,
         flight.connect(f"grpc://127.0.0.1:{server.port}") as client,
@@ -101,7 +101,7 @@ def test_who_finds_no_place_leaves_no_subscription(expected: list[Row]) -> None:
 def test_a_client_that_goes_away_misses_nothing(expected: list[Row]) -> None:
     config = FlightConfig(host="127.0.0.1", port=0, batch_rows=50, batch_size=64)
     remote = RemoteCalls(lambda *_: None, lambda _: [], 1)
-    spark = SparkReads(connected, lambda *_: None, lambda *_: None, 1, 60.0)
+    spark = SparkReads(connected, lambda *_: None, lambda *_: None, lambda *_: "", 1, 60.0)
     with FlightServer(config, connected, lambda: ["x"], remote, spark) as server:
         location = f"grpc://127.0.0.1:{server.port}"
         command = {"destination": "x", "client_id": 3, "table": "shop.orders", "wait_s": 30}

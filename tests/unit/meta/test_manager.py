@@ -85,7 +85,7 @@ def test_any_changed_byte_of_a_record_is_noticed() -> None:
 def test_records_of_the_first_version_have_no_checksum() -> None:
     backend = MemoryBackend()
     manager = MetaManager(backend)
-    kept = SubscriberMeta(1, "a", cursor(100))
+    kept = SubscriberMeta(1, "a", cursor(100), mark="so far")
     backend.save("orders", manager.acquire("orders"), 1, kept.to_json())
     assert manager.load("orders") == {1: kept}
 

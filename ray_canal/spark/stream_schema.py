@@ -1,0 +1,79 @@
+"""The columns and the key that a stream of a table is begun with."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+import pyarrow as pa
+
+from ray_canal.errors import ConfigError
+from ray_canal.spark.ahead import EMPTY_BATCH
+from ray_canal.spark.frames import NOTES, Statements, common_schema, has_notes, tables_batches
+from ray_canal.spark.keys import key_of
+from ray_canal.spark.schema import is_part_of
+from ray_canal.views.row_places import place_at
+
+POLL_S = 0.2
+"""So long a question for news waits for some; stopping a query waits for it."""
+
+
+def stream_schema(batches: list[pa.RecordBatch]) -> pa.Schema:
+    """The columns that a stream of a table has, from its first changes."""
+    found, key = with_note_columns(common_schema(batches)), last_key(batches)
+    if key is None:
+        return found
+    return found.with_metadata({**(found.metadata or {}), b"canal.key": json.dumps(key).encode()})
+
+
+def last_key(batches: list[pa.RecordBatch]) -> tuple[str, ...] | None:
+    """The key of a table's last rows; None: there are only changes of the table as a whole, behind
+    which it may be gone."""
+    of_rows = [batch for batch in batches if not has_notes(batch)]
+    return key_of(of_rows[-1].schema) if of_rows else None
+
+
+def with_note_columns(found: pa.Schema) -> pa.Schema:
+    """A schema with the columns of changes of a table as a whole."""
+    for name in NOTES:
+        if name not in found.names:
+            found = found.append(pa.field(name, pa.string()))
+    return found
+
+
+def refuse_other_columns(batch: pa.RecordBatch, name: str, schema: pa.Schema) -> None:
+    """Raises ConfigError: a batch has columns, or types, that the query was not begun with."""
+    if not is_part_of(common_schema([batch]), schema):
+        raise ConfigError(
+            f"at {place_at(batch, 0)} {name} has other columns than the query was begun "
+            "with; start it again, with the same checkpoint: load() then takes the new ones (leave "
+            "out .schema(...), or give it the new columns)"
+        )
+
+
+def peeked_schema(
+    connector: Any, table: str, batch_size: int, wait_s: float, statements: Statements
+) -> pa.Schema | None:
+    """The columns of a table, from its first changes that the subscriber gets; None: it gets none
+    within `wait_s`. Nothing is acked; messages without the table's rows are passed over."""
+    deadline = time.monotonic() + wait_s
+    try:
+        while time.monotonic() < deadline:
+            message = connector.get_without_ack(batch_size, POLL_S)
+            if message.id == EMPTY_BATCH:
+                if message.finished:
+                    break
+                continue
+            found = tables_batches(message.batches, frozenset({table}), statements).get(table)
+            if found:
+                return stream_schema(found)
+    finally:
+        connector.rollback()
+    return None
+
+
+def table_filter(table: str) -> str:
+    """A subscription's filter for one table."""
+    return re.escape(table)
