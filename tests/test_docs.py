@@ -99,7 +99,9 @@ def _spark_runs() -> bool:
 def test_toml_is_a_deployment(block: Block, tmp_path: Path) -> None:
     path = tmp_path / "canal.toml"
     path.write_text(block.text, encoding="utf-8")
-    assert config.load(path).instance
+    found = config.load(path)
+    assert found.instance
+    assert type(found).model_validate_json(found.model_dump_json()) == found, "as processes get it"
 
 
 @pytest.mark.parametrize(

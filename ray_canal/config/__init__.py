@@ -12,6 +12,7 @@ from ray_canal.config.deployment import InstanceConfig as InstanceConfig
 from ray_canal.config.deployment import RayConfig as RayConfig
 from ray_canal.config.filters import FilterConfig as FilterConfig
 from ray_canal.config.flight import FlightConfig as FlightConfig
+from ray_canal.config.load import config_of as config_of
 from ray_canal.config.load import load as load
 from ray_canal.config.load import load_text as load_text
 from ray_canal.config.secret import secret as secret

@@ -86,6 +86,18 @@ def instance_of(tree: dict[str, Any]) -> InstanceConfig:
         raise ConfigError(explained(error, InstanceConfig)) from None
 
 
+def config_of(text: str) -> CanalConfig:
+    """Return a configuration that another process has read and written out. Raises ConfigError: it
+    was of another version of this package."""
+    try:
+        return CanalConfig.model_validate_json(text)
+    except ValidationError as error:
+        raise ConfigError(
+            f"the cluster refuses this configuration: {explained(error, CanalConfig)}; have its "
+            "nodes the same version of ray_canal as you?"
+        ) from None
+
+
 def _validate(tree: dict[str, Any], origin: str) -> CanalConfig:
     try:
         return CanalConfig.model_validate(tree)

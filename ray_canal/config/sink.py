@@ -211,7 +211,9 @@ class SinkConfig(Section):
             raise ValueError(f'{made} is no JSON: type "jsonl" has "flat", "debezium" or none')
         if form not in ROW_FORMATS:
             return
-        given = self.routing.model_fields_set - {"topic"}
+        # What is the default was not given: on its way to a process every key is written out.
+        default = RoutingConfig(topic=self.routing.topic)
+        given = [key for key, value in self.routing if value != getattr(default, key)]
         if given:
             raise ValueError(
                 f"{made} has a topic for each table, routing.topic.SCHEMA.TABLE, and partitions by "

@@ -37,7 +37,7 @@ from ray_canal.actors.placement_table import PlacementRecord, PlacementTable, ho
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.ray_internals import actor_id
 from ray_canal.actors.upstream.spare_pool import keep_ready
-from ray_canal.config import CanalConfig, kept_secrets
+from ray_canal.config import CanalConfig, config_of, kept_secrets
 from ray_canal.errors import InstanceNotFound
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Controller:
         ConfigError: with `replace` false, one would be; its cursors would not be found; this head
         waits as a standby."""
         self._succession.refuse_waiting()
-        config = CanalConfig.model_validate_json(config_json)
+        config = config_of(config_json)
         changed = await self._apply(config, replace)
         there = self._places.names()
         texts = kept_texts(config)
@@ -133,7 +133,7 @@ class Controller:
 
     async def plan(self, config_json: str) -> dict[str, Any]:
         """Return what `apply` would do; see changes.py. Raises ConfigError as `apply`."""
-        return plan(CanalConfig.model_validate_json(config_json), self._places.all())
+        return plan(config_of(config_json), self._places.all())
 
     async def _renew(self, config: CanalConfig, name: str) -> None:
         """Start a destination over, in its process, with the configuration that is given now."""
@@ -186,7 +186,7 @@ class Controller:
 
     async def stand_by(self, config_json: str) -> None:
         """Share the deployment with other heads that have this configuration: see succession.py."""
-        self._succession.join(CanalConfig.model_validate_json(config_json))
+        self._succession.join(config_of(config_json))
 
     async def standing(self) -> dict[str, Any] | None:
         """Return whether this head is active (`Succession.state`); None: it shares nothing."""

@@ -107,3 +107,10 @@ def test_a_file_with_another_encoding_is_named(tmp_path: Path) -> None:
 def test_missing_file() -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         config.load("/nowhere/canal.toml")
+
+
+def test_a_configuration_of_another_version_is_told_as_such() -> None:
+    given = config.load({"instance": [{"destination": "a", "source": {"address": "h:1"}}]})
+    assert config.config_of(given.model_dump_json()) == given
+    with pytest.raises(ConfigError, match=r"unknown key 'newer'.* same version of ray_canal"):
+        config.config_of('{"newer": 1}')

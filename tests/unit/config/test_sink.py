@@ -50,3 +50,10 @@ def test_what_goes_together() -> None:
     split = sink("rabbitmq", rabbitmq=RABBIT, routing={"key_changes": "split"})
     assert split.routing.key_changes == "split"
     assert sink("rabbitmq", rabbitmq={**RABBIT, "stream": "{topic}"}).rabbitmq.stream == "{topic}"
+
+
+@pytest.mark.parametrize("form", ["flat", "debezium", "avro"])
+def test_a_process_is_told_of_every_key(form: str) -> None:
+    """A sink's own gets its section with all defaults written out."""
+    found = sink("rabbitmq", rabbitmq=RABBIT, message={"format": form}, routing={"topic": "p"})
+    assert SinkConfig.model_validate(found.model_dump(mode="json")) == found
