@@ -102,6 +102,11 @@ def overview(statuses: Mapping[str, Mapping[str, Any]]) -> list[str]:
         answer = diagnose({"destination": name, **value}, _places(value))
         if answer.severity != "ok":
             notes.append(str(answer))
+        notes += [
+            f"{name}: the snapshot of subscriber {each['client_id']} has failed: {each['error']}"
+            for each in value.get("snapshots") or ()
+            if each["state"] == "failed"
+        ]
     return [*lines, *([""] if notes else []), *notes]
 
 

@@ -80,6 +80,8 @@ def check_server(
                 results.append(_check_detection(source, catalog))
             results.append(_check_start(source, catalog))
             results.append(_check_filter(config, catalog))
+            if source.snapshot == "initial" and config.snapshot.mode == "keyed":
+                results.append(_check_keys(config, catalog))
         except CanalError as error:
             results.append(CheckResult("queries", False, str(error)))
         return results
@@ -220,6 +222,31 @@ def _check_filter(config: InstanceConfig, catalog: Catalog) -> CheckResult:
     fix = "change instance.filter.tables, a list of regular expressions over schema.table"
     detail = f"'{config.filter.tables}' admits {of_all}"
     return CheckResult("filter", False, detail, fix, advisory=True)
+
+
+def _check_keys(config: InstanceConfig, catalog: Catalog) -> CheckResult:
+    """Check that all tables have a key by which a snapshot reads them."""
+    unique = (
+        "SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = t.TABLE_SCHEMA"
+        " AND s.TABLE_NAME = t.TABLE_NAME AND s.NON_UNIQUE = 0 GROUP BY s.INDEX_NAME"
+        " HAVING SUM(s.NULLABLE = 'YES') = 0"
+    )
+    rows = catalog.rows(
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES t"
+        f" WHERE {NOT_SYSTEM} AND TABLE_TYPE = 'BASE TABLE' AND NOT EXISTS ({unique})"
+    )
+    admits = config.filter.of_subscriber("").admits
+    every = [(str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])) for row in rows]
+    found = [f"{schema}.{table}" for schema, table in every if admits(schema, table)]
+    if not found:
+        return CheckResult("source.snapshot", True, "every table has a key")
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    detail = f"no key, by which rows are told apart: {', '.join(found[:5])}{more}"
+    fix = (
+        'snapshot.mode = "consistent", or give them a primary key, or leave them out of '
+        "instance.filter.tables: else a snapshot of all tables fails"
+    )
+    return CheckResult("source.snapshot", False, detail, fix)
 
 
 def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:

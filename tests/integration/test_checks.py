@@ -56,6 +56,27 @@ def test_a_filter_that_admits_no_table_that_is_there(server: Server) -> None:
     assert re.fullmatch(told, found[0].detail)
 
 
+def test_tables_that_a_first_snapshot_cannot_read(server: Server) -> None:
+    given = instance(server, snapshot="initial")
+    given = given.model_copy(update={"filter": given.filter.changed({"tables": r"keyless\..*"})})
+
+    def found() -> CheckResult:
+        return next(each for each in check_source(given) if each.name == "source.snapshot")
+
+    with server.with_database("keyless"):
+        server.execute(
+            "CREATE TABLE keyless.a (id INT PRIMARY KEY)",
+            "CREATE TABLE keyless.b (id INT NOT NULL, v INT, UNIQUE (id), KEY (v))",
+        )
+        assert found().ok
+        server.execute(
+            "CREATE TABLE keyless.log (msg TEXT)",
+            "CREATE TABLE keyless.pair (id INT NOT NULL, v INT, UNIQUE (id, v))",
+        )
+        assert not found().ok
+        assert found().detail.endswith("told apart: keyless.log, keyless.pair")
+
+
 def test_a_server_id_that_somebody_uses(server: Server) -> None:
     assert results(server, server_id=4711)["source.server_id"].ok
     with opened(instance(server, server_id=4711)):

@@ -32,6 +32,13 @@ def test_a_destination_that_is_well_has_a_line_alone() -> None:
     assert "disconnected" in overview({"orders": running(connected=False)})[1]
 
 
+def test_a_snapshot_that_has_failed_is_shown() -> None:
+    failed = {"client_id": 7, "state": "failed", "error": "shop.log: no primary key"}
+    found = overview({"orders": running(snapshots=[failed, {**failed, "state": "done"}])})
+    told = "orders: the snapshot of subscriber 7 has failed: shop.log: no primary key"
+    assert found[2:] == ["", told]
+
+
 def test_a_line_for_a_sink() -> None:
     told = {"destination": "orders", "type": "mysql", "state": "failed", "rows": 3, "commits": 2,
             "cursor": "b.000001:4", "tables_aside": ["shop.t"], "error": "no"}  # fmt: skip
