@@ -26,6 +26,7 @@ from ray_canal.snapshot.columns import selection
 from ray_canal.snapshot.moment_reader import MomentReader, MomentReading, Part, RowsRead
 from ray_canal.snapshot.planner import condition_of, has_integer_key, integer_ranges
 from ray_canal.snapshot.read_views import open_views
+from ray_canal.snapshot.stored_tables import stored_name, stored_now
 from ray_canal.snapshot.tables import (
     SnapshotTable,
     WantedTable,
@@ -87,6 +88,7 @@ class ConsistentSnapshot:
             self._choose()
             for reader in self._readers:
                 reader.open()
+            self._stored = stored_now(self._catalog)
             self.position = open_views(config, self._catalog, self._readers, may_lock)
             self.server = self._catalog.server_uuid()
             self._refuse_others()
@@ -98,6 +100,11 @@ class ConsistentSnapshot:
         except BaseException:
             self.close()
             raise
+        if self._stored is None and any(table.partitioned for table in self.tables):
+            logger.warning(
+                "MySQL at %s: an EXCHANGE PARTITION while rows are read cannot be noticed; run: "
+                "GRANT PROCESS ON *.* TO the user of this source", config.source.address
+            )  # fmt: skip
         for name, why in self.left_out:
             logger.warning("%s is not read: it is %s", name, why)
 
@@ -198,13 +205,19 @@ class ConsistentSnapshot:
 
     def _refuse_others(self) -> None:
         """Raise TableMetaMismatch if a name is another table's now, of which the readers would see
-        the rows: it was renamed, or made again."""
+        the rows: it was renamed, made again, or got a partition."""
         made = made_now(self._catalog)
+        stored = None if self._stored is None else stored_now(self._catalog)
         for table in self.tables:
             name = table.meta.full_name
-            if made.get(name, table.made) != table.made:
+            of = stored_name(table.meta.schema, table.meta.table)
+            moved = stored is not None and self._stored is not None and (
+                stored.get(of) != self._stored.get(of)
+            )
+            if moved or made.get(name, table.made) != table.made:
                 raise TableMetaMismatch(
-                    f"{name} was made again, or another table got its name, or it was altered"
+                    f"{name} was made again, or another table got its name or one of its "
+                    "partitions, or it was altered"
                 )
 
     def _refuse_altered(self) -> None:

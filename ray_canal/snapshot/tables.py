@@ -17,10 +17,14 @@ from ray_canal.source.catalog_tables import NOT_SYSTEM, CatalogTables
 
 _TABLES = (
     "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, AVG_ROW_LENGTH,"
-    " CREATE_TIME"
+    " CREATE_TIME, CREATE_OPTIONS"
     f" FROM information_schema.TABLES WHERE {NOT_SYSTEM}"
 )
 _ONE_TABLE = f"{_TABLES} AND TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_MADE = (  # without what is counted, which takes long
+    "SELECT TABLE_SCHEMA, TABLE_NAME, CREATE_TIME FROM information_schema.TABLES"
+    f" WHERE {NOT_SYSTEM}"
+)
 _IN_ORDER = " ORDER BY TABLE_SCHEMA, TABLE_NAME"
 _KEYS = (  # what a server may not read by is in a column that only it has
     "SELECT * FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
@@ -40,7 +44,8 @@ class SnapshotTable:
     """A table to read. `key`: the columns of its primary key, else of its first unique one that is
     never NULL, in the order of `index`; empty: it has none. `rows` and `row_bytes` are estimates;
     `transactional`: it can be read as of one moment. `made`: when this server made it, or built it
-    again; empty: it does not say. `keyless`: why it has no key."""
+    again; empty: it does not say. `keyless`: why it has no key. `partitioned`: parts of
+    its rows may become another table's."""
 
     meta: TableMeta
     key: tuple[str, ...]
@@ -50,6 +55,7 @@ class SnapshotTable:
     transactional: bool
     made: str = ""
     keyless: str = _NO_KEY
+    partitioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,7 @@ def made_now(catalog: Catalog) -> dict[str, str]:
     """Return of all tables, by their full name, what `SnapshotTable.made` is now."""
     return {
         f"{row['TABLE_SCHEMA']}.{row['TABLE_NAME']}": str(row["CREATE_TIME"] or "")
-        for row in catalog.rows(_TABLES)
+        for row in catalog.rows(_MADE)
     }
 
 
@@ -191,6 +197,7 @@ def _described(
         engine.upper() in ("INNODB", "ROCKSDB", "TOKUDB", "NDBCLUSTER"),
         str(row["CREATE_TIME"] or ""),
         keyless,
+        "partitioned" in str(row["CREATE_OPTIONS"] or "").lower(),
     )
 
 
