@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 SNAPSHOT = "snapshot"
@@ -13,6 +14,8 @@ MARK, TABLES, STATE, REASON, MODE = (
 MARK_BEGIN, MARK_END = "SNAPSHOT_BEGIN", "SNAPSHOT_END"
 
 Props = tuple[tuple[str, str], ...]
+_SPECIAL = re.compile("[`,]")
+_NAME = re.compile("(`(?:[^`]|``)*`)|([^,]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,28 @@ class SnapshotMark:
     mode: str = "keyed"
 
 
+def joined(names: Iterable[str]) -> str:
+    """Return names of tables as one text: with commas between, and in backticks where a name has
+    one of either."""
+    return ",".join(
+        "`" + name.replace("`", "``") + "`" if _SPECIAL.search(name) else name for name in names
+    )
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the names of tables that `joined` made a text of."""
+    return tuple(
+        quoted[1:-1].replace("``", "`") if quoted else name
+        for quoted, name in _NAME.findall(text)
+    )
+
+
 def mark_of(props: Mapping[str, str], journal_name: str, position: int) -> SnapshotMark | None:
     """Return the mark that a chunk with these props is; None: it is none."""
     kind = props.get(MARK)
     if kind is None:
         return None
-    tables = tuple(name for name in props.get(TABLES, "").split(",") if name)
+    tables = names_in(props.get(TABLES, ""))
     return SnapshotMark(
         kind, props.get(SNAPSHOT, ""), tables, journal_name, position,
         props.get(STATE, ""), props.get(REASON, ""), props.get(MODE, "keyed"),

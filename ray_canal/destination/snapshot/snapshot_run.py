@@ -47,6 +47,7 @@ from ray_canal.model.snapshot_marks import (
     STATE,
     TABLES,
     Props,
+    joined,
 )
 from ray_canal.snapshot.plan import PlannedRange, SnapshotPlan
 from ray_canal.snapshot.row_reader import RangeRead
@@ -253,7 +254,7 @@ class SnapshotRun:
     async def _mark(
         self, placer: SnapshotPlacer, kind: str, props: Props, ended: str = ""
     ) -> None:
-        names = ",".join(table.full_name for table in self.ledger.tables)
+        names = joined(table.full_name for table in self.ledger.tables)
         shown = ((MARK, kind), (TABLES, names), *(pair for pair in props if pair[1]))
         self.waits_for = "the end of a transaction in the log"
         while True:

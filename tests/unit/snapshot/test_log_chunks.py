@@ -6,12 +6,22 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pytest
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.config import SourceConfig
 from ray_canal.model import canal_types
-from ray_canal.model.snapshot_marks import MARK, MARK_END, STATE, TABLES, SnapshotMark, mark_of
+from ray_canal.model.snapshot_marks import (
+    MARK,
+    MARK_END,
+    STATE,
+    TABLES,
+    SnapshotMark,
+    joined,
+    mark_of,
+    names_in,
+)
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import selection
 from ray_canal.snapshot.log_chunks import LogPlace, emptied_at, mark_at, rows_at
@@ -115,6 +125,13 @@ def test_a_mark_says_what_it_is_and_has_no_rows() -> None:
         MARK_END, "s1", ("d.t", "d.u"), "mysql-bin.000007", 4711, "done", ""
     )
     assert mark_of({}, "x", 4) is None
+
+
+@pytest.mark.parametrize(
+    "names", [(), ("d.t",), ("d.t", "d.a,b", "a`,`b.t", "d.`", "d.x y"), ("`.`", "`,.,`", ",.``")]
+)
+def test_names_of_a_mark_may_have_commas_and_backticks(names: tuple[str, ...]) -> None:
+    assert names_in(joined(names)) == names
 
 
 def test_tables_that_are_emptied() -> None:
