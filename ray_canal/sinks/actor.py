@@ -98,8 +98,12 @@ class SinkActor:
                 self._stopped.wait(_AGAIN_S)
             except Exception as error:
                 # Whatever it is, it is told in the status, and this process goes on to answer.
-                status.state, status.error = "failed", str(error)
-                self._tell("failed", str(error))
+                text = str(error)
+                if not isinstance(error, CanalError):  # of a class of the user's, say
+                    logger.exception("sink %s", self._name)
+                    text = f"{type(error).__name__}: {error}"
+                status.state, status.error = "failed", text
+                self._tell("failed", text)
                 return
 
     def _tell(self, state: str, error: str = "") -> None:

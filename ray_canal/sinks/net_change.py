@@ -38,8 +38,14 @@ def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def of_one_schema(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """Return batches of one table version as a table. Raises SinkError: rows of a source whose
-    binlog_row_image leaves columns out."""
+    binlog_row_image leaves columns out, or of which a transform did."""
     table = pa.Table.from_batches(batches)
+    needed = ("event_type", "before", "after")
+    if gone := [name for name in needed if name not in table.column_names]:
+        raise SinkError(
+            f"table {(table.schema.metadata or {})[b'canal.table'].decode()}: `transform` has left "
+            f"out {', '.join(gone)}; keep these columns"
+        )
     if "before_present" in table.column_names:
         raise SinkError(
             "rows lack columns: a mirror needs binlog_row_image=FULL on the source "

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from ray_canal.client.connecting import connect
 from ray_canal.config import CanalConfig, SinkConfig, load
 from ray_canal.errors import ConfigError
 from ray_canal.sinks.lakes.file_shares import Spread, in_threads
-from ray_canal.sinks.port import Sink, Transform
+from ray_canal.sinks.port import Sink, SinkError, Transform
 from ray_canal.sinks.runner import Runner, SinkStatus
 
 if TYPE_CHECKING:
     from ray_canal.sinks.lakes.lake import Lake
+
+logger = logging.getLogger(__name__)
 
 _QUEUES = {
     "kafka": ("ray_canal.sinks.queues.kafka", "KafkaSink"),
@@ -105,11 +110,38 @@ def _queue(config: SinkConfig) -> Sink:
 
 
 def transform_of(config: SinkConfig) -> Transform | None:
-    """Return the function that changes each batch. Raises ConfigError."""
+    """Return the function that changes each batch; it raises SinkError, whatever the user's raises.
+    Raises ConfigError."""
     if not config.transform:
         return None
     found: Transform = _named(config.transform, "transform")
-    return found
+
+    def changed(batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        try:
+            other = found(batch)
+        except Exception as error:
+            text = f"{_transform_of(config, batch)} raised {type(error).__name__}: {error}"
+            logger.exception("%s", text)
+            raise SinkError(text) from error
+        if other is None or isinstance(other, pa.RecordBatch):
+            return other
+        raise SinkError(
+            f"{_transform_of(config, batch)} returned a {type(other).__name__}: return a pyarrow "
+            "RecordBatch, or None"
+        )
+
+    return changed
+
+
+def _transform_of(config: SinkConfig, batch: pa.RecordBatch) -> str:
+    """Return which rows a transform was given, for an error."""
+    notes = batch.schema.metadata or {}
+    table = ".".join(notes[each].decode() for each in (b"canal.schema", b"canal.table"))
+    file, position = (batch[name][0].as_py() for name in ("journal_name", "position"))
+    return (
+        f"sink {config.name}: transform {config.transform!r}, given rows of {table} from "
+        f"{file}:{position} on,"
+    )
 
 
 def _named(text: str, key: str) -> Any:

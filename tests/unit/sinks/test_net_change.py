@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ray_canal.sinks.net_change import net_change
+from ray_canal.sinks.net_change import net_change, of_one_schema
 from ray_canal.sinks.port import SinkError
 
 IMAGE = pa.struct([("a", pa.int32()), ("b", pa.string()), ("v", pa.int64())])
@@ -95,3 +95,10 @@ def test_other_columns_may_be_null() -> None:
     net = net_change([batch_of(rows)], ["a", "b"], ["a", "b", "v"])
     assert net.upserts.to_pylist() == [{"a": 1, "b": "x", "v": None}]
     assert net.deletes.to_pylist() == [{"a": 2, "b": ""}]
+
+
+def test_a_transform_may_not_leave_out_what_a_mirror_needs() -> None:
+    metadata = {"canal.table": "t"}
+    schema = pa.schema([("event_type", pa.string()), ("after", pa.struct([]))], metadata)
+    with pytest.raises(SinkError, match="table t: `transform` has left out before; keep"):
+        of_one_schema([pa.RecordBatch.from_pylist([], schema)])

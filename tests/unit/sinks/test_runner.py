@@ -243,6 +243,25 @@ def test_json_lines_with_a_transform(demo: Path) -> None:
     assert len(after) == 2 * len(lines) + 1
 
 
+def fails(batch: pa.RecordBatch) -> pa.RecordBatch | None:
+    raise ValueError("no such shop")
+
+
+def gives_a_table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("fails", "raised ValueError: no such shop"), ("gives_a_table", "returned a Table")],
+)
+def test_a_transform_that_fails_is_named_with_the_rows(name: str, said: str, demo: Path) -> None:
+    config = sink_config("jsonl", path=str(demo / "none"), transform=f"{__name__}:{name}")
+    rows = rf"given rows of shop\.\w+ from mysql-bin\.\d+:\d+ on, {said}"
+    with pytest.raises(SinkError, match=rf"^sink s: transform '{__name__}:{name}', {rows}"):
+        runner_of(config).run(threading.Event())
+
+
 def test_the_sink_of_the_page(demo: Path) -> None:
     """Each change once, over a crash in the midst of a commit."""
     page = (Path(__file__).parents[3] / "docs/how-to/sinks.md").read_text(encoding="utf-8")
