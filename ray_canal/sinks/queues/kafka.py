@@ -20,7 +20,7 @@ from ray_canal.config import SinkConfig, secret
 from ray_canal.model.arrays import Int64s
 from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
-from ray_canal.sinks.queues.kafka_place import last_value, topic_checks
+from ray_canal.sinks.queues.kafka_place import NAME_ADVICE, TOPIC, last_value, topic_checks
 from ray_canal.sinks.queues.kafka_producer import KafkaProducer, make_producer
 from ray_canal.sinks.target_checks import SourceTable
 from ray_canal.source.setting_checks import CheckResult
@@ -149,8 +149,11 @@ class KafkaSink:
         return self._connected
 
     def _check(self, producer: KafkaProducer, topic: str, partition: int) -> None:
-        """Raise SinkError: the topic has no such partition."""
+        """Raise SinkError: the topic has no such partition, or no topic can have this name."""
         count = self._partitions.get(topic, 0)
+        if not count and not TOPIC.fullmatch(topic):
+            text = f"Kafka: no topic can be named {topic!r}: {NAME_ADVICE}"
+            raise SinkError(text, "poison")
         if max(partition, 0) >= count:
             count = self._partitions[topic] = producer.partition_count(topic, self._timeout_s)
         if count == 0:

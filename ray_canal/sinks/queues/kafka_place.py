@@ -3,6 +3,7 @@ compacted topic of places, read up to its very end."""
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -13,11 +14,20 @@ from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.target_checks import listed
 from ray_canal.source.setting_checks import CheckResult
 
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""Kafka's names of topics."""
+NAME_ADVICE = (
+    "name such tables in routing.dynamic_topic (TOPIC:schema.table) by ASCII letters, digits, ., _ "
+    "and -, or leave them out of the sink's tables"
+)
+
 
 def topic_checks(wanted: Mapping[str, int], counts: Mapping[str, int]) -> Iterator[CheckResult]:
     """Yield what is wrong with topics. `wanted`: how many partitions each needs; `counts`: how many
     those that there are have."""
-    absent = [name for name in wanted if name not in counts]
+    if odd := [name for name in wanted if not TOPIC.fullmatch(name)]:
+        yield CheckResult("topics", False, f"no topic can be named {listed(odd)}", NAME_ADVICE)
+    absent = [name for name in wanted if name not in counts and TOPIC.fullmatch(name)]
     few = [
         f"{name} ({counts[name]} of {needed})"
         for name, needed in wanted.items()
@@ -32,7 +42,7 @@ def topic_checks(wanted: Mapping[str, int], counts: Mapping[str, int]) -> Iterat
             "make them, unless the brokers do (auto.create.topics.enable, num.partitions)",
             advisory=True,
         )  # fmt: skip
-    elif not few:
+    elif not few and not odd:
         yield CheckResult("topics", True, listed(wanted))
 
 

@@ -10,7 +10,9 @@ from confluent_kafka import KafkaException, Producer
 
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.queues import kafka_place
-from ray_canal.sinks.queues.kafka_place import last_value
+from ray_canal.sinks.queues.kafka import KafkaSink
+from ray_canal.sinks.queues.kafka_place import last_value, topic_checks
+from tests.in_process_sink import sink_config
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +56,14 @@ def test_a_topic_that_cannot_be_read_to_its_end_is_told(
 def test_where_no_broker_answers_it_is_no_empty_place() -> None:
     with pytest.raises(KafkaException):
         last_value({"bootstrap.servers": "127.0.0.1:1"}, "places", "a", 0.3)
+
+
+def test_names_that_no_topic_can_have() -> None:
+    """A table named in Chinese, routed by its own name: one entry's fault, not the broker's."""
+    (found,) = topic_checks({"shop_\u8ba2\u5355": 1, "shop_orders": 1}, {"shop_orders": 1})
+    assert not found.ok
+    assert found.detail == "no topic can be named shop_\u8ba2\u5355"
+    config = sink_config("kafka", kafka={"properties": {"bootstrap.servers": "h:1"}})
+    with pytest.raises(SinkError, match="no topic can be named 'shop_\u8ba2") as refused:
+        KafkaSink(config)._check(None, "shop_\u8ba2", 0)  # type: ignore[arg-type]
+    assert refused.value.kind == "poison"
