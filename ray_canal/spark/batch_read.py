@@ -34,7 +34,7 @@ from ray_canal.spark.chunks import (
 )
 from ray_canal.spark.frames import common_schema, tables_batches
 from ray_canal.spark.read_options import ReadOptions
-from ray_canal.spark.schema import is_part_of, merged_type, readable_schema
+from ray_canal.spark.schema import in_letters_of, is_part_of, merged_type, readable_schema
 from ray_canal.spark.stream_schema import table_filter, with_note_columns
 from ray_canal.spark.tasks import references, results
 from ray_canal.views.row_places import place_at
@@ -233,6 +233,7 @@ def _rows_of(part: FilePart, options: ReadOptions, schema: pa.Schema) -> bytes:
 def pruned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch with the columns, at any depth, that both it and `schema` have; with none it still
     has its rows. Raises ConfigError: one has a type that does not fit."""
+    batch = in_letters_of(batch, schema)
     array = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
     shown = _pruned(array, pa.struct(list(schema)))
     found = pa.RecordBatch.from_struct_array(shown)

@@ -21,7 +21,7 @@ import pyarrow.types as kind
 import ray
 from ray._private import worker as ray_worker
 
-from ray_canal.spark.schema import readable_array
+from ray_canal.spark.schema import in_letters_of, readable_array
 
 PARTITION_BYTES = 2 << 20
 """A table's batches are divided among all cores, but not into partitions much smaller than this."""
@@ -194,6 +194,7 @@ def write_stream_list(sink: Any, streams: Sequence[Sequence[pa.RecordBatch]]) ->
 def shipped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch whose columns the Java reader has as `schema`, a readable one. Columns and fields
     that a batch lacks are not made: the reader shows NULL."""
+    batch = in_letters_of(batch, schema)
     if all(_in_place(field.type, schema.field(field.name).type) for field in batch.schema):
         return batch.replace_schema_metadata(None)
     names = batch.schema.names

@@ -13,7 +13,7 @@ from ray_canal.spark.frames import NOTES, Statements
 from ray_canal.spark.lineage import ENDS, table_events
 from ray_canal.spark.place import order_of
 from ray_canal.spark.prepared import Named, committed
-from ray_canal.spark.state import field_of, key_columns
+from ray_canal.spark.state import key_columns, key_field
 from ray_canal.views.presence import PRESENT
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
@@ -56,7 +56,7 @@ def scd2(
     changes = frame.drop(*NOTES).where(~F.col("event_type").isin(*ENDS, STATEMENT))
 
     def steps(rows: DataFrame, step: int, image: str, shown: Column) -> DataFrame:
-        of_key = [field_of(image, n).alias(k) for n, k in zip(names, keys, strict=True)]
+        of_key = [key_field(frame, image, n).alias(k) for n, k in zip(names, keys, strict=True)]
         time = F.col("execute_time").alias(VALID_FROM)
         return rows.select(*order, F.lit(step).alias("step"), time, *of_key, shown.alias("row"))
 

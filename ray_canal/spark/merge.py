@@ -110,12 +110,26 @@ class _Side:
         """A key column; what the image lacks is as in the other one."""
         missing = other.key(name) if other is not None else self._error_without_key(name)
         has = F.coalesce(self._has(name), F.lit(False))
-        return F.when(has, self._image.getField(name)).otherwise(missing)
+        value = F.when(self._image.isNotNull(), key_value(self._image, self._kinds[name]))
+        return F.when(has, value).otherwise(missing)
 
     def _error_without_key(self, name: str) -> Column:
         text = f"an image lacks the key column {name}: give a `key` that rows always have"
         error = F.raise_error(F.lit(text)).cast(self._kinds[name].dataType)
         return F.when(self._image.isNotNull(), error)
+
+
+def key_value(image: Column, field: spark.StructField) -> Column:
+    """A key column of an image that is there; an error if it is NULL: rows that are NULL there are
+    not told apart, and would become one row."""
+    error = F.raise_error(F.lit(_NO_KEY.format(name=field.name))).cast(field.dataType)
+    return F.coalesce(image.getField(field.name), error)
+
+
+_NO_KEY = (
+    "a change has NULL in the key column {name}, which tells no rows apart: give a `key` that is "
+    "never NULL, or, if the table got this column later, begin with its rows as they are now"
+)
 
 
 def _lives(steps: DataFrame, names: Sequence[str]) -> DataFrame:

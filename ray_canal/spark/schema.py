@@ -8,6 +8,7 @@ columns.
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -139,6 +140,7 @@ def readable_array(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def readable_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """`batch` in `schema`, by column name; columns that it lacks come out as NULL."""
+    batch = in_letters_of(batch, schema)
     columns = []
     for index in range(len(schema)):
         wanted = schema.field(index)
@@ -151,20 +153,53 @@ def readable_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def in_letters_of(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch whose images name their columns in the letters of `schema`: a column that was renamed
+    from `userid` to `userId` is the same one to the server, and to Spark."""
+    types = [
+        _lettered(f.type, schema.field(f.name).type) if f.name in schema.names else f.type
+        for f in batch.schema
+    ]
+    if all(new.equals(old.type) for new, old in zip(types, batch.schema, strict=True)):
+        return batch
+    columns = [
+        column
+        if new.equals(column.type)
+        else pa.StructArray.from_arrays(
+            [column.field(index) for index in range(column.type.num_fields)],
+            fields=list(new),
+            mask=column.is_null() if column.null_count else None,
+        )
+        for column, new in zip(batch.columns, types, strict=True)
+    ]
+    fields = [f.with_type(new) for f, new in zip(batch.schema, types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, batch.schema.metadata))
+
+
+@lru_cache(maxsize=4096)
+def _lettered(given: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    if not (kind.is_struct(given) and kind.is_struct(wanted)):
+        return given
+    names = {field.name.lower(): field.name for field in wanted}
+    return pa.struct([f.with_name(names.get(f.name.lower(), f.name)) for f in given])
+
+
 def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
     """One type for both: two versions of a table that meet in one batch.
 
-    Structs get the fields of both, in the order of the newer (second) one; numbers widen; what has
-    nothing in common becomes text, with bytes bytes. Both must come from `readable_type`.
+    Structs get the fields of both, in the order and letters of the newer (second) one; numbers
+    widen; what has nothing in common becomes text, with bytes bytes. Both must come from
+    `readable_type`.
     """
     if first == second:
         return first
     if kind.is_struct(first) and kind.is_struct(second):
-        older = {field.name: field for field in first}
-        newer = {field.name: field for field in second}
+        older = {field.name.lower(): field for field in first}
+        newer = {field.name.lower(): field for field in second}
         fields = [
             pa.field(
-                name, merged_type(older[name].type, field.type) if name in older else field.type
+                field.name,
+                merged_type(older[name].type, field.type) if name in older else field.type,
             )
             for name, field in newer.items()
         ]
@@ -207,9 +242,10 @@ def is_part_of(given: pa.Schema, wanted: pa.Schema) -> bool:
 
 def _is_part(given: pa.DataType, wanted: pa.DataType) -> bool:
     if kind.is_struct(given) and kind.is_struct(wanted):
-        types = {field.name: field.type for field in wanted}
+        types = {field.name.lower(): field.type for field in wanted}
         return all(
-            field.name in types and _is_part(field.type, types[field.name]) for field in given
+            field.name.lower() in types and _is_part(field.type, types[field.name.lower()])
+            for field in given
         )
     return bool(merged_type(given, wanted) == wanted)
 

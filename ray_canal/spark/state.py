@@ -8,11 +8,12 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from ray_canal.errors import ConfigError
 from ray_canal.spark.frames import Statements
 from ray_canal.spark.lineage import surviving
-from ray_canal.spark.merge import Absent, merged
+from ray_canal.spark.merge import Absent, key_value, merged
 from ray_canal.spark.place import order_of
 from ray_canal.spark.prepared import Named, committed
 from ray_canal.views.presence import PRESENT
@@ -44,7 +45,7 @@ def latest(
 
     `key`: the key columns; None takes the primary key that the frame carries. An UPDATE that
     changes the key removes the old key. Rows that no change touches are not in it. Raises
-    ConfigError: no key.
+    ConfigError: no key. A NULL in the key is an error when Spark reads it.
 
     Where images lack columns (binlog_row_image MINIMAL, NOBLOB), each column has its last known
     value. `defaults` are values of columns that an INSERT leaves out: those of the table's DDL,
@@ -73,7 +74,7 @@ def latest(
     )
     # Within one row change the old key goes before the new one comes.
     gone = images.where("before IS NOT NULL").select(
-        *order, F.lit(0).alias("step"), *_key("before", names), F.lit(None).alias("row_after")
+        *order, F.lit(0).alias("step"), *_old_key(frame, names), F.lit(None).alias("row_after")
     )
     come = images.where("after IS NOT NULL OR before IS NULL").select(
         *order, F.lit(1).alias("step"), *_new_key(frame, names), F.col("after").alias("row_after")
@@ -87,23 +88,32 @@ def latest(
     return ranked.where("rank = 1 AND row_after IS NOT NULL").select("row_after.*")
 
 
-def field_of(image: str, name: str) -> Column:
-    """Return a column of an image, whatever characters its name has."""
-    return F.col(image).getField(name)
+def key_field(frame: DataFrame, image: str, name: str) -> Column:
+    """Return a key column of an image that is there. Raises ConfigError: there is no such column.
+    """
+    return key_value(F.col(image), _field(frame, image, name))
 
 
-def _key(image: str, names: Sequence[str]) -> list[Column]:
-    return [field_of(image, name).alias(f"key_{n}") for n, name in enumerate(names)]
+def _field(frame: DataFrame, image: str, name: str) -> StructField:
+    kinds = frame.schema[image].dataType
+    fields = kinds.fields if isinstance(kinds, StructType) else []
+    for field in fields:
+        if field.name.lower() == name.lower():
+            return field
+    raise ConfigError(f"there is no column {name} in the frame's images")
+
+
+def _old_key(frame: DataFrame, names: Sequence[str]) -> list[Column]:
+    return [key_field(frame, "before", name).alias(f"key_{n}") for n, name in enumerate(names)]
 
 
 def _new_key(frame: DataFrame, names: Sequence[str]) -> list[Column]:
     """Return the key of `after`. A change of the table as a whole has no images: `surviving` has
     taken them out, but of a frame that hides them it cannot."""
-    kinds = frame.schema["after"].dataType
     error = F.raise_error(F.lit(_HIDDEN))
     return [
-        F.when(F.col("after").isNotNull(), field_of("after", name))
-        .otherwise(error.cast(kinds[name].dataType))
+        F.when(F.col("after").isNotNull(), key_field(frame, "after", name))
+        .otherwise(error.cast(_field(frame, "after", name).dataType))
         .alias(f"key_{n}")
         for n, name in enumerate(names)
     ]

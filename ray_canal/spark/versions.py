@@ -31,7 +31,7 @@ def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
         frame.select(
             *(
                 _as(
-                    F.col(f"`{field.name}`"), _field(frame.schema, field.name), field.dataType
+                    F.col(f"`{field.name}`"), _type_of(frame.schema, field.name), field.dataType
                 ).alias(field.name, metadata=notes)
                 for field in merged
             )
@@ -40,10 +40,16 @@ def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
     ]
 
 
-def _field(struct: spark.DataType, name: str) -> spark.DataType | None:
+def _type_of(struct: spark.DataType, name: str) -> spark.DataType | None:
+    field = _field(struct, name)
+    return None if field is None else field.dataType
+
+
+def _field(struct: spark.DataType, name: str) -> spark.StructField | None:
+    """Return a field, in whichever letters."""
     if not isinstance(struct, spark.StructType):
         return None
-    return next((field.dataType for field in struct if field.name == name), None)
+    return next((field for field in struct if field.name.lower() == name.lower()), None)
 
 
 def _as(column: Column, given: spark.DataType | None, wanted: spark.DataType) -> Column:
@@ -61,10 +67,13 @@ def _as(column: Column, given: spark.DataType | None, wanted: spark.DataType) ->
             column = _decimal_text(column) if wanted in (_TEXT, _BYTES) else column
         # A number's bytes are not its text.
         return column.cast("string").cast(wanted) if wanted == _BYTES else column.cast(wanted)
-    fields = [
-        _as(column[field.name], _field(given, field.name), field.dataType).alias(field.name)
-        for field in wanted
-    ]
+    fields = []
+    for field in wanted:
+        found = _field(given, field.name)
+        value = column[field.name if found is None else found.name]
+        fields.append(
+            _as(value, _type_of(given, field.name), field.dataType).alias(field.name)
+        )
     return F.when(column.isNotNull(), F.struct(*fields))
 
 

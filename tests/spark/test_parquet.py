@@ -210,12 +210,12 @@ def test_an_older_timeline_is_refused(spark, tmp_path: Path) -> None:
 
 
 def test_versions_of_a_table_are_read_as_one(spark, tmp_path: Path) -> None:
-    wider = pa.struct([("id", pa.int64()), ("name", pa.string()), ("price", pa.int32())])
-    late = [("INSERT", None, {"id": 1 << 40, "name": "x", "price": 5})]
+    wider = pa.struct([("id", pa.int64()), ("NAME", pa.string()), ("price", pa.int32())])
+    late = [("INSERT", None, {"id": 1 << 40, "NAME": "x", "price": 5})]
     log = Log([[inserts(0, 2)], [change_batch(late, wider, position=5000)]])
     run(log, spark, ParquetSink(spark, str(tmp_path / "out")))
     frame = read_changes(spark, str(tmp_path / "out"), "shop.item")
-    rows = {(row.id, row.name, row.price) for row in latest(frame).collect()}
+    rows = {(row.id, row.NAME, row.price) for row in latest(frame).collect()}
     assert rows == {(0, "item 0 ñ", None), (1, "item 1 ñ", None), (1 << 40, "x", 5)}
 
 

@@ -9,11 +9,16 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from ray_canal.spark.batch_read import pruned
+from ray_canal.spark.chunks import shipped
 from ray_canal.spark.row_transfer import Way
 from ray_canal.spark.schema import (
     UnsupportedType,
+    is_part_of,
     merged_type,
     readable_array,
+    readable_batch,
+    readable_schema,
     readable_type,
     spark_type,
 )
@@ -110,6 +115,19 @@ def test_struct_keeps_nulls_of_a_slice() -> None:
 def test_list_keeps_values_of_a_slice() -> None:
     array = pa.array([[1, 2], None, [3], []], pa.list_(pa.uint8()))[1:]
     assert readable_array(array, readable_type(array.type)).to_pylist() == [None, [3], []]
+
+
+def test_a_column_in_other_letters_is_the_same() -> None:
+    old = pa.record_batch([pa.array([{"a": 1, "b": "x"}, None])], names=["after"])
+    new = pa.record_batch([pa.array([{"c": 2, "A": 2}])], names=["after"])
+    given = [readable_schema(old.schema), readable_schema(new.schema)]
+    merged = pa.schema([("after", merged_type(*(each.field(0).type for each in given)))])
+    assert merged.field(0).type.names == ["c", "A", "b"]
+    assert all(is_part_of(each, merged) for each in given)
+    expected = [{"c": None, "A": 1, "b": "x"}, None]
+    assert readable_batch(old, merged).column(0).to_pylist() == expected
+    assert shipped(old, merged).column(0).to_pylist() == [{"A": 1, "b": "x"}, None]
+    assert pruned(old, merged).column(0).to_pylist() == [{"A": 1, "b": "x"}, None]
 
 
 def test_missing_struct_field_is_null() -> None:

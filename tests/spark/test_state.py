@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
 from ray_canal.errors import ConfigError
 from ray_canal.spark.frames import to_frames
+from ray_canal.spark.history import scd2
 from ray_canal.spark.state import latest
 from tests.spark.conftest import ITEM, change_batch, inserts
 
@@ -57,3 +61,16 @@ def test_key_may_be_given_and_must_be_there(spark) -> None:
         assert latest(frame, ["name"]).count() == 2
         with pytest.raises(ConfigError, match="no primary key"):
             latest(frame, [])
+        with pytest.raises(ConfigError, match="no column nothing"):
+            latest(frame, ["nothing"])
+
+
+@pytest.mark.parametrize("applied", [latest, partial(latest, absent="flag"), scd2])
+def test_a_key_tells_rows_apart(spark, applied: Any) -> None:
+    """Rows that have NULL there would become one."""
+    rows = [("INSERT", None, {"id": 1, "name": None}), ("INSERT", None, {"id": 2, "name": None})]
+    with to_frames(spark, [change_batch(rows, ITEM)]) as made:
+        frame = made.by_table["shop.item"]
+        assert len(applied(frame, ["id"]).collect()) == 2
+        with pytest.raises(Exception, match="NULL in the key column name"):
+            applied(frame, ["name"]).collect()
