@@ -25,27 +25,34 @@ class TablesAside:
         self._path = path
         self.reasons: dict[str, str] = {}
         self._since: dict[str, str] = {}
+        self._tables: dict[str, tuple[str, str]] = {}
         if path.exists():
             try:
                 tree = json.loads(path.read_text(encoding="utf-8"))
                 self.reasons = {name: each["error"] for name, each in tree.items()}
                 self._since = {name: each["since"] for name, each in tree.items()}
+                self._tables = {
+                    name: (each["schema"], each["table"]) for name, each in tree.items()
+                }
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 raise SinkError(f"{path} cannot be read: {error}") from None
 
     @property
     def tables(self) -> frozenset[tuple[str, str]]:
         """Return (schema, table) of each."""
-        return frozenset(
-            (schema, table) for schema, _, table in (name.partition(".") for name in self.reasons)
-        )
+        return frozenset(self._tables.values())
 
     def add(self, table: tuple[str, str], reason: str, since: str) -> None:
         """Keep one more. Raises OSError."""
         name = ".".join(table)
-        self.reasons[name], self._since[name] = reason, since
+        self.reasons[name], self._since[name], self._tables[name] = reason, since, table
         tree = {
-            each: {"error": text, "since": self._since[each]}
+            each: {
+                "schema": self._tables[each][0],
+                "table": self._tables[each][1],
+                "error": text,
+                "since": self._since[each],
+            }
             for each, text in self.reasons.items()
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ read together: which table is under each name when it is done.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -36,12 +36,12 @@ def moves_of(changes: Sequence[TableChange]) -> Moves:
     for change in changes:
         name = change.schema, change.table
         if change.kind == RENAME:
-            old = _name(change.renamed_from)
+            old = _name(change.renamed_from, followed)
             now[name], now[old] = now.get(old, old), None
         elif change.kind == ERASE and not change.renamed_to:
             now[name] = None
-        elif change.kind == ERASE and _name(change.renamed_to) not in followed:
-            now[_name(change.renamed_to)], now[name] = now.get(name, name), None
+        elif change.kind == ERASE and (to := _name(change.renamed_to, followed)) not in followed:
+            now[to], now[name] = now.get(name, name), None
     renamed, foreign = {}, {}
     for name, origin in now.items():
         if name in followed and origin is not None and origin != name:
@@ -71,6 +71,8 @@ def in_order(pairs: Mapping[T, T], free: T | None = None) -> list[tuple[T, T]]:
     return found
 
 
-def _name(text: str) -> Name:
+def _name(text: str, followed: Container[Name]) -> Name:
+    """Return the table of a text; where names have dots, too, one that is followed."""
+    names = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "."]
     schema, _, table = text.partition(".")
-    return schema, table
+    return next((name for name in names if name in followed), (schema, table))

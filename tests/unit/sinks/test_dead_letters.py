@@ -16,10 +16,11 @@ def test_what_is_set_aside_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "aside.json"
     first = TablesAside(path)
     assert first.tables == frozenset()
+    first.add(("my.shop", "order"), "a database may have dots in its name", "bin.000001:4")
     first.add(("shop", "item.old"), "no such column", "bin.000001:4")
     first.add(("shop", "order"), "too long", "bin.000002:4")
     again = TablesAside(path)
-    assert again.tables == {("shop", "item.old"), ("shop", "order")}
+    assert again.tables == {("my.shop", "order"), ("shop", "item.old"), ("shop", "order")}
     assert again.reasons["shop.order"] == "too long"
     again.add(("shop", "order"), "other", "bin.000003:4")
     assert TablesAside(path).reasons["shop.order"] == "other"

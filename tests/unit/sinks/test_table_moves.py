@@ -60,3 +60,10 @@ def test_in_order_comes_to_what_was_asked() -> None:
             assert new not in tables
             tables[new] = tables.pop(old)
         assert tables == {new: old for old, new in pairs.items()}
+
+
+def test_names_with_dots_are_those_that_are_followed() -> None:
+    new = TableChange("b.1", 4, "s", "new", None, kind=RENAME, renamed_from="my.shop.old.1")
+    old = TableChange("b.1", 4, "my.shop", "old.1", None, kind=ERASE, renamed_to="s.new")
+    assert moves_of([new, old]).renamed == {("my.shop", "old.1"): ("s", "new")}
+    assert moves_of([new]).foreign == {("s", "new"): ("my", "shop.old.1")}
