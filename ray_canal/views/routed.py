@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.errors import UnsupportedEvent
 from ray_canal.kernels.render import flat_partitions as kernels
 from ray_canal.kernels.render.arrays import RowArrays
 from ray_canal.kernels.render.entry_values import VALUE_BYTES_MAX
 from ray_canal.model.arrays import Bools, Bytes, Int32s, Int64s
+from ray_canal.model.canal_types import UPDATE
 from ray_canal.views.entries import chosen_entries
 from ray_canal.views.key_moves import split_moves
 from ray_canal.views.routing import KEY_CHANGES_SPLIT, Route, Routing, topic_order
@@ -94,6 +96,7 @@ class Routed:
     def __init__(
         self, chunk: DecodedChunk, chosen: Int64s, routing: Routing, *, by_entry: bool
     ) -> None:
+        self._chunk = chunk
         self._by_entry = by_entry
         self._splits = not by_entry and routing.key_changes == KEY_CHANGES_SPLIT
         metas = [table.meta for table in chunk.layout.tables]
@@ -144,7 +147,8 @@ class Routed:
         self._fixed = 0 if routing.partition_hash else routing.partition
 
     def split(self, chosen: Int64s, arrays: RowArrays) -> Split:
-        """Return the messages of these entries."""
+        """Return the messages of these entries. Raises UnsupportedEvent: whether rows move to
+        another partition is not in the log."""
         events = arrays.events
         table = events["table"][chosen]
         counts = events["rows"][chosen].astype(np.int64)
@@ -164,6 +168,8 @@ class Routed:
         )
         lines, kinds = lines[:count], None
         if self._splits and len(self.routes):
+            hashed = np.array([any(flags) for flags in self.hashed])
+            self._refuse_cut_images(chosen[by_row & hashed[table]])
             moves: Int64s = np.empty((total, kernels.MOVE_FIELDS), np.int64)
             found = kernels.moved_rows(chosen, tuple(arrays), self.routes, room[0], moves)
             if found:
@@ -175,6 +181,19 @@ class Routed:
             lines, topics = lines[sorted_lines], topics[sorted_lines]
             kinds = None if kinds is None else kinds[sorted_lines]
         return Split(lines, order, topics, self.topic_names, kinds)
+
+
+    def _refuse_cut_images(self, chosen: Int64s) -> None:
+        events, layout = self._chunk.events, self._chunk.layout
+        cut = (events["event_type"][chosen] == UPDATE) & (events["present"][chosen] >= 0)
+        for number in chosen[cut][:1].tolist():
+            meta = layout.tables[int(events["table"][number])].meta
+            raise UnsupportedEvent(
+                f"an UPDATE of {meta.full_name} at {layout.journal_name}:"
+                f"{int(events['position'][number])} lacks columns, so whether its rows move to "
+                'another partition is not known: key_changes = "split" needs '
+                "binlog_row_image=FULL in each session"
+            )
 
 
 def _named(chunk: DecodedChunk, number: int) -> tuple[str, str]:

@@ -74,6 +74,8 @@ def test_messages_are_the_plain_rendering(path: Path) -> None:
     rng = random.Random(path.name)
     for _ in range(2):
         given, batch = options(rng), rng.choice([1, 2, 50, 1000])
+        if any(name in path.name for name in ("dml", "partialjson")):  # images lack columns
+            given = replace(given, routing=replace(given.routing, key_changes="canal"))
         made = MessageLines(given, batch, as_entries=False)
         found: list[bytes] = []
         for chunk, mask, executed in decoded(path):

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from ray_canal.errors import UnsupportedEvent
+from ray_canal.offline import decode_chunks
+from ray_canal.views.flat import FlatOptions, flat_messages
 from ray_canal.views.routed import FlatMessages, by_place
+from ray_canal.views.routing import Routing
+from tests.golden import GOLDEN
+
+
+def test_moves_of_rows_that_lack_columns_are_not_guessed() -> None:
+    """The log has UPDATEs with binlog_row_image=MINIMAL, whose after images lack the key."""
+    chunks = decode_chunks([GOLDEN / "mysql97" / "mysql_dml.binlog"])
+    chunk = next(each for _, each in chunks if (each.events["present"] >= 0).any())
+    count = chunk.layout.event_count
+    rule = Routing(topic="t", partitions=3, partition_hash=r".*\..*:$pk$")
+    assert len(flat_messages(chunk, 0, count, None, FlatOptions(id=1, routing=rule)))
+    split = replace(rule, key_changes="split")
+    with pytest.raises(UnsupportedEvent, match=r"UPDATE of g_dml\.t_dml at .* lacks columns"):
+        flat_messages(chunk, 0, count, None, FlatOptions(id=1, routing=split))
 
 
 def messages(topics: list[int], partitions: list[int]) -> FlatMessages:
