@@ -14,6 +14,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -201,12 +202,14 @@ def start_sinks(config: Config, *names: str) -> list[str]:
 
     One that runs with this configuration is left as it is; one that has failed, or runs with
     another configuration, is started over. Their destinations run already. Raises ConfigError:
-    there is no such sink, or it has a password in clear text.
+    there is no such sink, another destination has one of its name, or it has a password in clear
+    text.
     """
     canal = load(config)
     connect_ray(canal)
     namespace = canal.ray.namespace
     chosen = [canal.sink_named(name) for name in names] if names else list(canal.sink)
+    _refuse_others(SinkRecords(namespace), chosen)
     for sink in chosen:
         make_sink(sink)  # its packages are here, its class is found
         if keys := clear_secrets(sink):
@@ -221,10 +224,12 @@ def start_sinks(config: Config, *names: str) -> list[str]:
 
 def sink_plan(config: Config) -> dict[str, str]:
     """Return by name what `start_sinks` would do with each sink of a configuration: "start",
-    "restart", "same"; and "unlisted" for those that run and are not in it."""
+    "restart", "same"; and "unlisted" for those that run and are not in it. Raises ConfigError:
+    another destination has a sink of one's name."""
     canal = load(config)
     connect_ray(canal, local=False)
     records = SinkRecords(canal.ray.namespace)
+    _refuse_others(records, canal.sink)
     found = dict.fromkeys(records.names(), "unlisted")
     for sink in canal.sink:
         if sink.name not in found:
@@ -233,6 +238,20 @@ def sink_plan(config: Config) -> dict[str, str]:
             is_same = records.get(sink.name)["config"] == sink.model_dump(mode="json")
             found[sink.name] = "same" if is_same else "restart"
     return found
+
+
+def _refuse_others(records: SinkRecords, chosen: Sequence[SinkConfig]) -> None:
+    """Raise ConfigError if a sink that runs, of another destination, has the name of one of
+    these: it would end."""
+    names = records.names()
+    for sink in chosen:
+        other = records.get(sink.name)["config"]["destination"] if sink.name in names else ""
+        if other not in ("", sink.destination):
+            raise ConfigError(
+                f"sink {sink.name}: a sink of this name runs for the destination {other}, and this "
+                f"one is of {sink.destination}: give it another name, or end the other one first "
+                f"with `ray-canal sink stop {sink.name}`"
+            )
 
 
 def _start(sink: SinkConfig, namespace: str) -> None:

@@ -1,0 +1,41 @@
+"""Which sinks may be started next to those that run: Ray's key-value store is a dict here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ray_canal.errors import ConfigError
+from ray_canal.sinks import actor
+from ray_canal.sinks.actor import SinkRecords, sink_plan, start_sinks
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of sinks whose process was started."""
+    values: dict[str, str] = {}
+    found: list[str] = []
+    monkeypatch.setattr(actor, "kv_put", values.__setitem__)
+    monkeypatch.setattr(actor, "kv_get", values.get)
+    monkeypatch.setattr(actor, "kv_keys", lambda prefix: [k for k in values if prefix in k])
+    monkeypatch.setattr(actor, "connect_ray", lambda *_, **__: None)
+    monkeypatch.setattr(actor, "find_store_process", lambda *_: None)
+    monkeypatch.setattr(actor, "_launch", lambda name, _: found.append(name))
+    return found
+
+
+def deployment(destination: str) -> dict[str, Any]:
+    sink = {"name": "s", "destination": destination, "type": "jsonl", "client_id": 1, "path": "p"}
+    source = {"address": "h:1"}
+    return {"instance": [{"destination": destination, "source": source}], "sink": [sink]}
+
+
+def test_a_sink_of_another_destination_keeps_its_name(launched: list[str]) -> None:
+    assert start_sinks(deployment("orders")) == ["s"]
+    for call in (start_sinks, sink_plan):
+        with pytest.raises(ConfigError, match="runs for the destination orders, and this one is"):
+            call(deployment("users"))
+    assert launched == ["s"]
+    assert SinkRecords("ray_canal").get("s")["config"]["destination"] == "orders"
+    assert sink_plan(deployment("orders")) == {"s": "same"}
