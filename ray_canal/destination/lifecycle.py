@@ -120,7 +120,7 @@ class Lifecycle:
             state.config.now, state.folders.new(), state.changed, self._catch_ups.detach,
             state.runtime,
         )  # fmt: skip
-        kept_schemas = await records.schemas.records()
+        kept_schemas = await records.schemas.trusted(one.schemas for one in known.values())
         start, identity, new_schemas = await self._open(pipeline, admission, kept_schemas)
         log.delivered = None
         # An owner that has lost the destination to another one does not take it back.

@@ -57,7 +57,7 @@ def new_state(
         supervisor=supervisor,
         records=records,
         guard=guard,
-        subscribers=SubscriberTable(current, records.cursors, guard),
+        subscribers=SubscriberTable(current, records, guard),
         log=log,
         folders=LogFolders(config, meta),
         skipped=SkippedEvents(config.destination),

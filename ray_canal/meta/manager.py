@@ -16,6 +16,7 @@ from typing import Any
 from ray_canal.errors import ConfigError
 from ray_canal.meta.backend import MetaBackend, refused
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.schema_record import SchemaMark
 from ray_canal.model.subscription import refuse_client_id
 from ray_canal.model.timeline import Timeline
 
@@ -31,7 +32,8 @@ class SubscriberMeta:
     nothing because somebody said so, in seconds since the epoch. `label`: what people call it.
     `snapshot`: how far its newest snapshot has come (model/snapshot_ledger.py); empty: none.
     `mark`: what the reader gave with its last ack that had one (spark/log_stream.py); empty: none,
-    or the cursor was moved since."""
+    or the cursor was moved since.
+    `schemas`: the newest schema record that was kept when this was written; None: not known."""
 
     client_id: int
     filter: str
@@ -47,6 +49,7 @@ class SubscriberMeta:
     label: str = ""
     snapshot: str = ""
     mark: str = ""
+    schemas: SchemaMark | None = None
 
     @property
     def position(self) -> EntryPosition | None:
@@ -86,9 +89,18 @@ class SubscriberMeta:
                 str(tree.get("label", "")),
                 str(tree.get("snapshot", "")),
                 str(tree.get("mark", "")),
+                _mark_of(tree.get("schemas")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"a subscriber's record cannot be read ({error}): {text!r}") from None
+
+
+def _mark_of(tree: Any) -> SchemaMark | None:
+    """Raises TypeError, ValueError: it is none."""
+    if tree is None:
+        return None
+    log, journal_name, position = tree
+    return str(log), str(journal_name), int(position)
 
 
 def _tree_of(cursor: LogPosition) -> dict[str, Any]:

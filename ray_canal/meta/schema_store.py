@@ -6,7 +6,7 @@ fenced, as cursors need it (backend.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from ray_canal.model.schema_record import (
     SNAPSHOT,
     Quarantined,
     QuarantinedChunk,
+    SchemaMark,
     SchemaRecord,
 )
 
@@ -73,6 +74,22 @@ def chunk_key(chunk: Quarantined | QuarantinedChunk) -> ChunkKey:
 def record_order(record: SchemaRecord | QuarantinedChunk) -> tuple[tuple[str, int], int]:
     """Return a record's place in its log, to sort by."""
     return journal_key(record.journal_name), record.position
+
+
+def newest_marks(records: Iterable[SchemaRecord]) -> dict[str, SchemaMark]:
+    """Return the place of each log's newest record, by log."""
+    newest: dict[str, SchemaRecord] = {}
+    for record in records:
+        known = newest.get(record.server)
+        if known is None or record_order(record) > record_order(known):
+            newest[record.server] = record
+    return {log: (log, r.journal_name, r.position) for log, r in newest.items()}
+
+
+def is_newer(mark: SchemaMark, other: SchemaMark) -> bool:
+    """Return whether a place of a log is behind another one of it."""
+    places = [(journal_key(journal_name), position) for _, journal_name, position in (mark, other)]
+    return places[0] > places[1]
 
 
 def held_order(chunk: QuarantinedChunk) -> tuple[tuple[str, int], int, str]:

@@ -90,6 +90,9 @@ class SchemaRecord:
 
 Records = tuple[SchemaRecord, ...]
 
+SchemaMark = tuple[str, str, int]
+"""Place of the newest record of a log: SchemaRecord.server, file and offset."""
+
 
 EVENT_AT = ""
 """In place of a schema: what follows is the position of one event, of any table, or says which

@@ -6,7 +6,9 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar, cast
 
 from ray_canal.binlog.chunk import ChunkInfo
@@ -14,13 +16,20 @@ from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.destination.backend_thread import BackendThread
 from ray_canal.errors import MetaDamaged, MetaUnavailable, QuarantineFull
 from ray_canal.meta.open import open_schema_store
-from ray_canal.meta.schema_store import ChunkKey, SchemaStore, chunk_key
+from ray_canal.meta.schema_store import (
+    ChunkKey,
+    SchemaStore,
+    chunk_key,
+    is_newer,
+    newest_marks,
+)
 from ray_canal.model.position import EntryPosition, SourceIdentity
 from ray_canal.model.reports import SchemaHistoryReport, TableChangeReport
 from ray_canal.model.schema_record import (
     EVENT_AT,
     SNAPSHOT,
     Quarantined,
+    SchemaMark,
     SchemaRecord,
     held_name,
 )
@@ -33,6 +42,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _AGAIN_S = 1.0
+_REPEATED = 32
+"""So many of the last records are written again with the next one."""
 
 
 class SchemaRecords:
@@ -51,6 +62,9 @@ class SchemaRecords:
         self._thread = BackendThread(f"schemas of {config.destination}")
         self._opened: SchemaStore | None = None
         self.damaged = False
+        self._newest: dict[str, SchemaMark] = {}
+        self._log = ""
+        self._last: deque[SchemaRecord] = deque(maxlen=_REPEATED)
 
     async def open(self) -> None:
         """Read what is kept; to be called before any other call but `quarantined`, and again when
@@ -81,9 +95,51 @@ class SchemaRecords:
         """Return all schema records of the destination, in order. Raises MetaUnavailable."""
         return await self._run(lambda: self._store.records(self._destination))
 
+    async def trusted(self, marks: Iterable[SchemaMark | None]) -> list[SchemaRecord]:
+        """Return all schema records but those of a log that lack what subscribers have seen
+        written: a copy was put back, or a server has lost its last writes. Such ones are forgotten,
+        for columns that have changed since would have their old names. Raises MetaUnavailable."""
+        records = await self.records()
+        newest = newest_marks(records)
+        for mark in marks:
+            found = None if mark is None else newest.get(mark[0])
+            if mark is None or found is None or not is_newer(mark, found):
+                continue
+            log, journal_name, position = mark
+            logger.warning(
+                "destination %s: the schema history of %s ends at %s:%d, and the one that was "
+                "written went on to %s:%d: it is read from the catalog again",
+                self._destination, log, found[1], found[2], journal_name, position,
+            )  # fmt: skip
+            await self._run(partial(self._store.forget_log, self._destination, log))
+            del newest[log]
+            records = [record for record in records if record.server != log]
+        self._newest = newest
+        self._last.clear()
+        return records
+
+    @property
+    def newest(self) -> SchemaMark | None:
+        """The newest record of the log that is read; None: there is none, or not known."""
+        return self._newest.get(self._log)
+
     async def append(self, records: Sequence[SchemaRecord]) -> None:
         if records:
-            await self._run(lambda: self._store.append(self._destination, records))
+            await self._run(lambda: self._append(records))
+
+    def _append(self, records: Sequence[SchemaRecord]) -> None:
+        """Write records, and the last ones again: since then their server may have been replaced by
+        one that lacks them."""
+        if records:
+            self._store.append(self._destination, [*self._last, *records])
+            if any(each.kind == SNAPSHOT for each in records):
+                self._last.clear()
+            else:
+                self._last.extend(records)
+            known = self._newest
+            for log, mark in newest_marks(records).items():
+                if log not in known or is_newer(mark, known[log]):
+                    known[log] = mark
 
     async def keep(
         self, info: ChunkInfo, oldest: Callable[[], EntryPosition | None] | None = None
@@ -116,7 +172,7 @@ class SchemaRecords:
             await asyncio.sleep(_AGAIN_S)
 
     def _keep(self, info: ChunkInfo) -> None:
-        self._store.append(self._destination, info.records)
+        self._append(info.records)
         if info.quarantined:
             self._refuse_too_much(info.quarantined)
             self._store.quarantine(self._destination, info.quarantined)
@@ -162,7 +218,7 @@ class SchemaRecords:
         self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]
     ) -> None:
         server = identity.server_uuid or identity.address
-        log = present_log(records, server)
+        log = self._log = present_log(records, server)
         self._thin(log, start, records)
         held = {each for of_log, _, _ in self._sizes for each in (of_log, numbered_log(of_log, 1))}
         for other in {record.server for record in records} - {log} - held:

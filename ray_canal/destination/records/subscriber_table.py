@@ -12,7 +12,7 @@ from typing import cast
 from ray_canal.destination.current_config import CurrentConfig
 from ray_canal.destination.epoch_guard import EpochGuard
 from ray_canal.destination.failures import not_subscribed_error, subscriber_replaced_error
-from ray_canal.destination.ownership import Ownership
+from ray_canal.destination.records.records import DestinationRecords
 from ray_canal.errors import CanalError
 from ray_canal.log.subscriber import Terms
 from ray_canal.meta.manager import SubscriberMeta
@@ -24,9 +24,12 @@ class SubscriberTable:
     """`known`: subscribers by client id. `blocking`: those whose cursors keep the destination from
     its start, and why."""
 
-    def __init__(self, config: CurrentConfig, cursors: Ownership, guard: EpochGuard) -> None:
+    def __init__(
+        self, config: CurrentConfig, records: DestinationRecords, guard: EpochGuard
+    ) -> None:
         self._config = config
-        self._cursors = cursors
+        self._cursors = records.cursors
+        self._schemas = records.schemas
         self._guard = guard
         self._known: dict[int, SubscriberMeta] = {}
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -82,6 +85,8 @@ class SubscriberTable:
         await asyncio.shield(self._save(subscriber, self._guard.epoch if epoch is None else epoch))
 
     async def _save(self, subscriber: SubscriberMeta, epoch: int) -> None:
+        if (mark := self._schemas.newest) is not None:
+            subscriber = dataclasses.replace(subscriber, schemas=mark)
         await self._guard.run(self._cursors.save(epoch, subscriber))
         if epoch == self._guard.epoch:  # else a new generation has loaded what was just saved
             self._known[subscriber.client_id] = subscriber

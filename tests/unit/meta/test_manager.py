@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,9 +87,14 @@ def test_any_changed_byte_of_a_record_is_noticed() -> None:
 def test_records_of_the_first_version_have_no_checksum() -> None:
     backend = MemoryBackend()
     manager = MetaManager(backend)
-    kept = SubscriberMeta(1, "a", cursor(100), mark="so far")
-    backend.save("orders", manager.acquire("orders"), 1, kept.to_json())
+    kept = SubscriberMeta(1, "a", cursor(100), mark="so far", schemas=("u#1", "bin.2", 4711))
+    epoch = manager.acquire("orders")
+    backend.save("orders", epoch, 1, kept.to_json())
     assert manager.load("orders") == {1: kept}
+    tree = json.loads(kept.to_json())
+    del tree["schemas"]  # of a version that did not know it
+    backend.save("orders", epoch, 1, json.dumps(tree))
+    assert manager.load("orders") == {1: dataclasses.replace(kept, schemas=None)}
 
 
 def test_the_instances_filter_lies_beside_the_cursors() -> None:

@@ -19,7 +19,7 @@ from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_sqlite import SqliteSchemaStore
 from ray_canal.meta.schema_store import SchemaStore, chunk_key
 from ray_canal.model.position import EntryPosition, SourceIdentity
-from ray_canal.model.schema_record import Quarantined, Records
+from ray_canal.model.schema_record import Quarantined, Records, SchemaRecord
 from ray_canal.schema import keeper as schema_keeper
 from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.table_state import StatementSession
@@ -96,6 +96,58 @@ def test_a_listing_reads_no_payload(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert (kept.quarantine_bytes, kept.quarantined()) == ((32 << 20) + 40, ["db.t"])
     assert peak_bytes < 4 << 20
+
+
+def test_a_history_that_lacks_what_was_written_is_not_believed(tmp_path: Path) -> None:
+    """A copy that is put back, a server that lost its last writes: columns that have changed since
+    would have their old names."""
+    meta = MetaConfig(path=str(tmp_path / "meta.db"))
+    config = InstanceConfig.model_validate({"destination": "d", "source": {"address": "h:1"}})
+    here = SourceIdentity("h:1", "u")
+
+    async def story() -> None:
+        kept = SchemaRecords(meta, config)
+        await kept.open()
+        assert await kept.trusted([None]) == []
+        await kept.append([record(1)])
+        await kept.keep_from(EntryPosition("bin.000001", 4), here, [record(1)])
+        await kept.keep(info(records=(record(2),)))
+        mark = kept.newest
+        assert mark == ("u", record(2).journal_name, record(2).position)
+        assert await kept.trusted([mark, None]) == [record(1), record(2)]
+        assert await kept.trusted([("elsewhere", "bin.000009", 4)]) == [record(1), record(2)]
+        lose_all_but(record(1))
+        assert await kept.trusted([None]) == [record(1)]
+        assert await kept.trusted([None, mark]) == []
+        assert await kept.records() == [], "nor after another restart"
+        await kept.close()
+
+    def lose_all_but(one: SchemaRecord) -> None:
+        store = open_schema_store(meta, "")
+        store.forget_log("d", "u")
+        store.append("d", [one])
+        store.close()
+
+    asyncio.run(story())
+
+
+def test_the_last_records_are_written_again_with_the_next_one(tmp_path: Path) -> None:
+    """Their server may have been replaced by one that lacks them."""
+    meta = MetaConfig(path=str(tmp_path / "meta.db"))
+    config = InstanceConfig.model_validate({"destination": "d", "source": {"address": "h:1"}})
+
+    async def story() -> None:
+        kept = SchemaRecords(meta, config)
+        await kept.open()
+        await kept.keep(info(records=(record(1),)))
+        store = open_schema_store(meta, "")
+        store.forget_log("d", "u")
+        store.close()
+        await kept.keep(info(records=(record(2),)))
+        assert await kept.records() == [record(1), record(2)]
+        await kept.close()
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("cursor_moves", [True, False])
