@@ -97,7 +97,7 @@ class SinkActor:
             except InstanceNotFound as error:  # stopped, or not started yet
                 status.state, status.error = "waiting", str(error)
                 self._stopped.wait(_AGAIN_S)
-            except Exception as error:
+            except BaseException as error:  # of a library in Rust that panics, too
                 # Whatever it is, it is told in the status, and this process goes on to answer.
                 text = str(error)
                 if not isinstance(error, CanalError):  # of a class of the user's, say

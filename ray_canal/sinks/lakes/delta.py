@@ -30,6 +30,7 @@ from ray_canal.model.table_event import ERASE, TRUNCATE
 from ray_canal.sinks.lakes.delta_ends import same, told_ends
 from ray_canal.sinks.lakes.delta_files import DeltaTarget, as_schema, can_be_shared, merge_files
 from ray_canal.sinks.lakes.file_shares import ONE_WRITER, Spread, Writers, in_threads
+from ray_canal.sinks.lakes.folders import folder_of, name_in
 from ray_canal.sinks.lakes.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Kind, SinkError
@@ -340,7 +341,7 @@ class DeltaLake:
         found = self._files.get(name)
         if found is None:
             options = self._config.resolved_options()
-            uri = "/".join([self._config.path.rstrip("/"), *filter(None, name)])
+            uri = "/".join([self._config.path.rstrip("/"), *map(folder_of, filter(None, name))])
             found = self._files[name] = DeltaFile(uri, self._app, options or None, self._writers)
         return found
 
@@ -351,7 +352,7 @@ class DeltaLake:
             text = f"what is below {path} is not listed: name tables by --table SCHEMA.TABLE"
             raise SinkError(text)
         logs = sorted(Path(path).glob("*/*/_delta_log"))
-        return [TableName(log.parent.parent.name, log.parent.name) for log in logs]
+        return [TableName(*map(name_in, log.parts[-3:-1])) for log in logs]
 
     def compact(self, name: TableName, vacuum: bool, hours: int | None) -> str:
         """Join small files, remove old ones; return what was done."""

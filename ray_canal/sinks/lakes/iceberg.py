@@ -269,6 +269,12 @@ class IcebergLake:
         return table
 
     def _make(self, name: TableName, schema: pa.Schema) -> None:
+        if any("/" in part or part in (".", "..") for part in name):
+            raise SinkError(
+                f"{name}: a name with a slash would be a folder outside of its own: name it "
+                "otherwise by lake.table, or leave it out",
+                "schema",
+            )
         noted = {SOURCE_PROPERTY: self._noted[name]} if name in self._noted else {}
         if self.now.position:  # what came before the table was made is not its own
             noted[self._property] = json.dumps([*self.now])
