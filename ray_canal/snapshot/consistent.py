@@ -30,9 +30,9 @@ from ray_canal.snapshot.stored_tables import stored_name, stored_now
 from ray_canal.snapshot.tables import (
     SnapshotTable,
     WantedTable,
-    choose_tables,
-    described_now,
     made_now,
+    metas_now,
+    names_within,
     wanted_tables,
 )
 from ray_canal.source.catalog import Catalog
@@ -126,9 +126,11 @@ class ConsistentSnapshot:
 
     def not_wanted(self) -> list[str]:
         """Return the names of tables that `within` admits and no wish is of."""
-        every = choose_tables(self._catalog, self._described, "", self._within).tables
-        wanted = {table.meta.full_name for table in self.tables}
-        return [table.meta.full_name for table in every if table.meta.full_name not in wanted]
+        wanted = [TableFilter(wish.tables) for wish in self._wishes]
+        return [
+            ".".join(name) for name in names_within(self._catalog, self._within)
+            if not any(each.admits(*name) for each in wanted)
+        ]  # fmt: skip
 
     def _origin_at(self, position: EntryPosition) -> Origin:
         return Origin(
@@ -222,8 +224,10 @@ class ConsistentSnapshot:
 
     def _refuse_altered(self) -> None:
         self._refuse_others()
+        names = [(table.meta.schema, table.meta.table) for table in self.tables]
+        metas = metas_now(self._catalog, self._described, names)
         for table, wish in self.wanted:
-            now = described_now(self._described, table.meta.schema, table.meta.table)
+            now = metas.get((table.meta.schema, table.meta.table))
             if now is not None and wish.columns:
                 read = {column.name for column in table.meta.columns}
                 now = replace(now, columns=tuple(c for c in now.columns if c.name in read))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,8 @@ from ray_canal.snapshot.session import close, open_session, other_server, server
 from ray_canal.snapshot.tables import (
     SnapshotTable,
     narrowed,
-    one_table,
     refuse_keyless,
+    tables_now,
     wanted_tables,
 )
 from ray_canal.snapshot.visibility import wait_until_visible
@@ -116,13 +116,31 @@ class SnapshotPlan:
         self._marks.high()  # ends what `low` began
         return low
 
-    def find(self, number: int, progress: TableLedger) -> SnapshotTable:
-        """Table `number` of a ledger as it is now. Raises TableMetaMismatch: it is gone."""
-        table = one_table(self._catalog, self._described, progress.schema, progress.table)
-        if table is None:
-            raise TableMetaMismatch(f"there is no table {progress.full_name} any more")
-        refuse_keyless((table,), _ADVICE)
-        found = self._tables[number] = narrowed(table, progress.columns)
+    def find(self, wanted: Mapping[int, TableLedger]) -> dict[int, SnapshotTable]:
+        """Return tables of a ledger, by their number, as they are now. Raises TableMetaMismatch:
+        one is gone."""
+        self._tables = self._now(wanted)
+        return self._tables
+
+    def refuse_altered(self, wanted: Mapping[int, TableLedger]) -> None:
+        """Raise TableMetaMismatch unless these tables are as they were when they were found."""
+        for number, table in self._now(wanted).items():
+            before = self._tables[number]
+            if (before.meta, before.key, before.made) != (table.meta, table.key, table.made):
+                raise TableMetaMismatch(
+                    f"{table.meta.full_name} was altered when its rows were to be read"
+                )
+
+    def _now(self, wanted: Mapping[int, TableLedger]) -> dict[int, SnapshotTable]:
+        names = [(each.schema, each.table) for each in wanted.values()]
+        there = tables_now(self._catalog, self._described, names)
+        found = {}
+        for number, progress in wanted.items():
+            table = there.get((progress.schema, progress.table))
+            if table is None:
+                raise TableMetaMismatch(f"there is no table {progress.full_name} any more")
+            refuse_keyless((table,), _ADVICE)
+            found[number] = narrowed(table, progress.columns)
         return found
 
     def begin(self, number: int, progress: TableLedger) -> TableLedger:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -11,7 +12,9 @@ from ray_canal.filter import TableFilter
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.create_table import is_sequence
+from ray_canal.schema.names import Name
 from ray_canal.schema.records import with_period
+from ray_canal.snapshot.descriptions import FEW, Descriptions, Indexes
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import NOT_SYSTEM, CatalogTables
 
@@ -20,16 +23,13 @@ _TABLES = (
     " CREATE_TIME, CREATE_OPTIONS"
     f" FROM information_schema.TABLES WHERE {NOT_SYSTEM}"
 )
-_ONE_TABLE = f"{_TABLES} AND TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_OF_ONE = f"{_TABLES} AND TABLE_SCHEMA = %s"
+_ONE_TABLE = f"{_OF_ONE} AND TABLE_NAME = %s"
 _MADE = (  # without what is counted, which takes long
-    "SELECT TABLE_SCHEMA, TABLE_NAME, CREATE_TIME FROM information_schema.TABLES"
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, CREATE_TIME FROM information_schema.TABLES"
     f" WHERE {NOT_SYSTEM}"
 )
 _IN_ORDER = " ORDER BY TABLE_SCHEMA, TABLE_NAME"
-_KEYS = (  # what a server may not read by is in a column that only it has
-    "SELECT * FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
-    " ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"
-)
 _COLLATIONS = (
     "SELECT COLUMN_NAME, COLLATION_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s"
     " AND TABLE_NAME = %s AND DATA_TYPE = 'char'"
@@ -80,12 +80,15 @@ def choose_tables(
     admits it. Raises ConfigError: it matches no table; the text says what it does match."""
     wanted = TableFilter(tables)
     found, left_out = [], []
-    for row in catalog.rows(_TABLES + _IN_ORDER):
-        schema, table = str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])
-        if not wanted.admits(schema, table) or (within and not within.admits(schema, table)):
-            continue
+    there = {_name(row): row for row in catalog.rows(_TABLES + _IN_ORDER)}
+    chosen = [
+        name for name in there if wanted.admits(*name) and (not within or within.admits(*name))
+    ]
+    now = Descriptions(catalog, described, chosen, there)
+    for schema, table in chosen:
+        row = there[schema, table]
         why = _no_table(row)
-        described_table = None if why else _described(catalog, described, row)
+        described_table = None if why else _described(catalog, now, row)
         if described_table is not None:
             found.append(described_table)
         else:
@@ -94,6 +97,13 @@ def choose_tables(
         reasons = "; ".join(f"{name} is {why}" for name, why in left_out)
         raise ConfigError(f"no table to read matches {tables!r}" + (reasons and f": {reasons}"))
     return Chosen(tuple(found), tuple(left_out))
+
+
+def names_within(catalog: Catalog, within: TableFilter | None) -> list[Name]:
+    """Return the names of all tables with rows to read that a filter admits."""
+    rows = catalog.rows(_MADE + _IN_ORDER)
+    names = [_name(row) for row in rows if not _no_table(row)]
+    return [name for name in names if not within or within.admits(*name)]
 
 
 def wanted_tables(
@@ -141,20 +151,32 @@ def narrowed(table: SnapshotTable, columns: tuple[str, ...]) -> SnapshotTable:
     return replace(table, meta=replace(meta, columns=chosen))
 
 
-def one_table(
-    catalog: Catalog, described: CatalogTables, schema: str, table: str
-) -> SnapshotTable | None:
-    """The table of this name; None: there is none with rows to read."""
-    for row in catalog.rows(_ONE_TABLE, schema, table):
-        if (row["TABLE_SCHEMA"], row["TABLE_NAME"]) == (schema, table) and not _no_table(row):
-            return _described(catalog, described, row)
-    return None
+def tables_now(
+    catalog: Catalog, described: CatalogTables, names: Sequence[Name]
+) -> dict[Name, SnapshotTable]:
+    """Return those of these tables that are there, with rows to read, as they are now."""
+    there: dict[Name, dict[str, Any]] = {}
+    for schema, count in Counter(schema for schema, _ in names).items():
+        if count > FEW:
+            rows = catalog.rows(_OF_ONE, schema)
+        else:
+            mine = [name for name in names if name[0] == schema]
+            rows = [row for name in mine for row in catalog.rows(_ONE_TABLE, *name)]
+        there.update((_name(row), row) for row in rows)
+    chosen = [name for name in names if name in there and not _no_table(there[name])]
+    now = Descriptions(catalog, described, chosen, there)
+    found = {name: _described(catalog, now, there[name]) for name in chosen}
+    return {name: table for name, table in found.items() if table is not None}
 
 
-def described_now(described: CatalogTables, schema: str, table: str) -> TableMeta | None:
-    """A table's columns as they are now; None: there is no such table any more."""
-    state = described.table(schema, table)
-    return None if state is None else with_period(state).meta
+def metas_now(
+    catalog: Catalog, described: CatalogTables, names: Sequence[Name]
+) -> dict[Name, TableMeta]:
+    """Return the columns of those of these tables that are there, as they are now."""
+    there = [_name(row) for row in catalog.rows(_MADE)]
+    now = Descriptions(catalog, described, names, there)
+    states = {name: now.state(*name) for name in names}
+    return {name: with_period(each).meta for name, each in states.items() if each is not None}
 
 
 def made_now(catalog: Catalog) -> dict[str, str]:
@@ -172,13 +194,15 @@ def _no_table(row: dict[str, Any]) -> str:
     return "a sequence: it has no rows" if kind == "SEQUENCE" else ""
 
 
-def _described(
-    catalog: Catalog, described: CatalogTables, row: dict[str, Any]
-) -> SnapshotTable | None:
+def _name(row: dict[str, Any]) -> Name:
+    return str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])
+
+
+def _described(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> SnapshotTable | None:
     """Return the table; None: it is a sequence. Raises PrivilegeMissing: its columns cannot be
     seen."""
-    schema, table = str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])
-    state = described.table(schema, table)
+    schema, table = _name(row)
+    state = now.state(schema, table)
     if state is None:
         raise PrivilegeMissing(
             f"the columns of {schema}.{table} cannot be seen; run: GRANT SELECT ON "
@@ -186,7 +210,7 @@ def _described(
         )
     if is_sequence(state):
         return None
-    index, key, keyless = _key(catalog, state.meta)
+    index, key, keyless = _key(catalog, now.indexes(schema, table), state.meta)
     engine = str(row["ENGINE"] or "")
     return SnapshotTable(
         with_period(state).meta,
@@ -212,11 +236,10 @@ def refuse_keyless(tables: Iterable[SnapshotTable], advice: str) -> None:
         raise ConfigError(f"{found}; {advice}")
 
 
-def _key(catalog: Catalog, meta: TableMeta) -> tuple[str, tuple[str, ...], str]:
+def _key(
+    catalog: Catalog, indexes: Indexes, meta: TableMeta
+) -> tuple[str, tuple[str, ...], str]:
     """(index, its columns) that tell each row from all others, or why there is none."""
-    indexes: dict[str, list[dict[str, Any]]] = {}
-    for row in catalog.rows(_KEYS, meta.schema, meta.table):
-        indexes.setdefault(str(row["INDEX_NAME"]), []).append(row)
     keyless = ""
     for name, parts in indexes.items():
         if all(_tells_rows_apart(part) for part in parts):

@@ -105,6 +105,10 @@ class CatalogTables:
         tables, _ = self._read("TABLE_SCHEMA = %s AND TABLE_NAME = %s", schema, table)
         return tables[0] if tables else None
 
+    def tables_of(self, schema: str) -> tuple[TableState, ...]:
+        """Return all tables of a database as they are now."""
+        return self._read("TABLE_SCHEMA = %s", schema)[0]
+
     def lower_case_table_names(self) -> int:
         """Return how the server compares names."""
         return self._catalog.lower_case_table_names()

@@ -28,7 +28,7 @@ from ray_canal.snapshot.log_chunks import LogPlace
 from ray_canal.snapshot.moment_reader import MomentReader, Part
 from ray_canal.snapshot.result import ResultReader
 from ray_canal.snapshot.row_reader import RangeOrder, RowReader
-from ray_canal.snapshot.tables import SnapshotTable, one_table
+from ray_canal.snapshot.tables import SnapshotTable, tables_now
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.views.arrow import batches
@@ -63,10 +63,9 @@ def sent(what: T) -> T:
 
 def table_of(config: Any) -> SnapshotTable:
     catalog, described = Catalog(config.source), CatalogTables(config.source)
-    found = one_table(catalog, described, "spread", "t")
+    [found] = tables_now(catalog, described, [("spread", "t")]).values()
     catalog.close()
     described.close()
-    assert found is not None
     return found
 
 

@@ -116,7 +116,7 @@ def rows_have_a_connection_of_their_own(server: Server, other: Server, proxy: Pr
 def is_refused(reader: RowReader, plan: SnapshotPlan) -> None:
     try:
         [wanted] = plan.wanted((SnapshotWish(TABLES),))
-        plan.find(0, wanted)
+        plan.find({0: wanted})
         [planned] = plan.ranges(0, plan.begin(0, wanted), lambda: 100)
         with pytest.raises(ConnectionLost, match="is server mariadb-2 now, not mariadb-1"):
             reader.read(planned.order)

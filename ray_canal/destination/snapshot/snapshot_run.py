@@ -38,7 +38,7 @@ from ray_canal.errors import (
 )
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.model.reports import SnapshotPace
-from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger
+from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger, TableLedger
 from ray_canal.model.snapshot_marks import (
     MARK,
     MARK_BEGIN,
@@ -183,15 +183,17 @@ class SnapshotRun:
 
     def _find_tables(self, plan: SnapshotPlan) -> dict[tuple[str, str], tuple[str, ...]]:
         """The tables that are not read yet, and their keys."""
-        keys = {}
-        for number, table in enumerate(self.ledger.tables):
-            if table.finished:
-                continue
-            found = plan.find(number, table)
+        keys, left = {}, self._left()
+        for number, found in plan.find(left).items():
+            table = left[number]
             if not table.is_of(found.key, plan.made(found)):  # another one has its name
                 self.ledger = self.ledger.with_table(number, table.restarted())
             keys[table.schema, table.table] = found.key
         return keys
+
+    def _left(self) -> dict[int, TableLedger]:
+        tables = enumerate(self.ledger.tables)
+        return {number: table for number, table in tables if not table.finished}
 
     @contextlib.asynccontextmanager
     async def _placing(
@@ -223,6 +225,8 @@ class SnapshotRun:
         begin = log.store.last_position
         placer.is_reading = True  # what lies before shows in all that is read
         await self._unless_void(placer, thread.run(plan.wait_until_visible, begin, placer.is_void))
+        # What was altered since they were found, before the placer looked on, shows by now, too.
+        await thread.run(plan.refuse_altered, self._left())
         await self._mark(placer, MARK_BEGIN, ((REASON, self.ledger.reason),))
         readers = [self._runtime.row_reader(config) for _ in range(config.snapshot.readers)]
         governing = asyncio.create_task(self._govern(config, placer))

@@ -65,8 +65,11 @@ class Plan:
             return (TableLedger("d", "t", done=done),)
         return TableLedger("d", "t"), TableLedger("d", "u")
 
-    def find(self, number: int, progress: TableLedger) -> SnapshotTable:
-        return TABLE
+    def find(self, wanted: dict[int, TableLedger]) -> dict[int, SnapshotTable]:
+        return dict.fromkeys(wanted, TABLE)
+
+    def refuse_altered(self, wanted: dict[int, TableLedger]) -> None:
+        return None
 
     def made(self, table: SnapshotTable) -> str:
         return "server|then"
