@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -118,11 +119,19 @@ def last_commit(files: Files) -> Commit | None:
     return _unpacked(files.read(_path(numbers[-1]))) if numbers else None
 
 
-def unfinished(files: Files, commit: Commit) -> frozenset[str]:
-    """Files of a commit that are not all in their places yet: a reader passes over them."""
-    if not files.exists(commit.staging):
-        return frozenset()
-    return frozenset(target for _, target in commit.moves)
+def unfinished(files: Files, listed: Collection[str], folder: str) -> frozenset[str]:
+    """Files of commits that are not all in their places yet, or came there while a reader listed
+    `folder` (`listed`: its files): a reader that lists first and asks then passes over them."""
+    found = set[str]()
+    for path in map(_path, _numbers(files)):
+        if not files.exists(path):
+            continue  # cleared meanwhile: two more commits are done
+        commit = _unpacked(files.read(path))
+        targets = {target for _, target in commit.moves}
+        late = {each for each in targets if each.startswith(f"{folder}/")} - set(listed)
+        if files.exists(commit.staging) or any(map(files.exists, late)):
+            found |= targets
+    return frozenset(found)
 
 
 class Commits:

@@ -42,6 +42,7 @@ _ARROW_PER_UNIT = 2 << 10
 _SINCE_S = 0.05
 """So long a micro-batch of old messages waits for what the log has got since: it is there."""
 _LARGE_BYTES = 1 << 20
+_RESTARTS_S = 60.0
 _AGAIN_S = 120.0
 """So long planned rows are waited for; they were there before."""
 
@@ -228,7 +229,7 @@ class LogStream:
         """
         if self._is_compared:
             return
-        if begin.key != START.key and (mark := self._mark()):
+        if begin.key != START.key and (mark := self._acked_mark()):
             acked = offset_place(mark)
             if acked.key > begin.key:
                 raise CanalError(
@@ -239,6 +240,18 @@ class LogStream:
                     f"{begin.journal_name}:{begin.position}), or give a new checkpoint location"
                 )
         self._is_compared = True
+
+    def _acked_mark(self) -> str:
+        """The subscriber's mark; a destination that restarts is waited for. Raises CanalError."""
+        deadline = time.monotonic() + _RESTARTS_S
+        while True:
+            try:
+                return self._mark()
+            except CanalError as error:
+                if self._is_closed or time.monotonic() > deadline:
+                    raise
+                _log.info("%s: where its subscriber is: %s", self._table.name, error)
+            time.sleep(POLL_S)
 
     def _news(self, begin: RowPlace) -> Iterator[MessageRows]:
         """Pieces with rows behind `begin`: those that are here, then those that come at once, and

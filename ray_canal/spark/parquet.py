@@ -215,14 +215,14 @@ def read_changes(spark: SparkSession, path: str, table: str) -> DataFrame:
     Columns are those of a frame of `run`. Raises ConfigError: there are no changes of the table.
     """
     files = HadoopFiles(spark, path)
-    newest = last_commit(files)
-    hidden = unfinished(files, newest) if newest else frozenset()
     folder = _table_folder(spark, table)
+    listed = [f"{folder}/{name}" for name in files.below(folder)]
+    hidden = unfinished(files, listed, folder)
     by_shape: dict[str, list[tuple[RowPlace, str]]] = {}
-    for name in files.below(folder):
+    for name in listed:
         found = read_file_name(name.rpartition("/")[2])
-        if found is not None and f"{folder}/{name}" not in hidden:
-            by_shape.setdefault(found[1], []).append((found[0], f"{folder}/{name}"))
+        if found is not None and name not in hidden:
+            by_shape.setdefault(found[1], []).append((found[0], name))
     if not by_shape:
         raise ConfigError(f"{path} has no changes of {table}")
     versions = sorted(by_shape.values(), key=lambda group: max(at.key for at, _ in group))
@@ -258,10 +258,11 @@ def read_rows(
     Raises what `read_changes` and `latest` raise.
     """
     others = _Written(spark, path)
-    newest = last_commit(HadoopFiles(spark, path))
+    frame = others[table]
+    newest = last_commit(HadoopFiles(spark, path))  # behind the files: of XA transactions in them
     if newest is not None:
         options.setdefault("uncommitted", newest.prepared.uncommitted)
-    return latest(others[table], key, others=others, **options)
+    return latest(frame, key, others=others, **options)
 
 
 class _Written(Mapping[str, DataFrame]):

@@ -17,7 +17,7 @@ from ray_canal.client.log_end import Reach
 from ray_canal.errors import CanalError, ConfigError, InstanceRestarted, UnsupportedEvent
 from ray_canal.spark import log_stream
 from ray_canal.spark.chunks import MemoryFile
-from ray_canal.spark.log_offset import START, offset_place, offset_text
+from ray_canal.spark.log_offset import offset_place, offset_text
 from ray_canal.spark.log_stream import LogStream, Sizes, Table
 from ray_canal.spark.stream_schema import peeked_schema
 from ray_canal.views.row_places import RowPlace
@@ -373,6 +373,24 @@ def test_an_older_copy_of_a_checkpoint_is_told(planned: int) -> None:
     assert len(copy.written) == sum(len(rows) for n, rows in engine.sink.items() if n > 2)
 
 
+def test_a_destination_that_restarts_is_asked_again_where_its_subscriber_is() -> None:
+    subscription, engine = Subscription(event_batches()), Engine()
+    answers: list[Any] = [InstanceRestarted("it restarts"), ""]
+
+    def mark() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, CanalError):
+            raise answer
+        return str(answer)
+
+    stream = stream_of(subscription)
+    stream._mark = mark
+    engine.offsets, engine.commits = [offset_text(RowPlace(0, 1, 4, 0, "mysql-bin.000001"))], 1
+    engine.run(stream)
+    assert answers == []
+    assert engine.written == ALL
+
+
 def test_planned_rows_that_are_gone_are_told() -> None:
     subscription = Subscription([inserts(0, 3)])
     stream = stream_of(subscription)
@@ -425,14 +443,3 @@ def test_a_query_that_is_stopped_waits_for_nothing() -> None:
         stream.close()
         with pytest.raises(CanalError, match="the query was stopped"):
             asked.result(30)
-
-
-def test_offsets_are_places() -> None:
-    place = RowPlace(2, 7, 99, 3, "mysql-bin.000007")
-    text = offset_text(place, "uuid:5")
-    assert offset_place(text) == place
-    assert json.loads(text)["transaction"] == "uuid:5"
-    assert offset_place(offset_text(START)) == START
-    for wrong in ("7", "{}", "no"):
-        with pytest.raises(ConfigError, match="not one of ray_canal"):
-            offset_place(wrong)
