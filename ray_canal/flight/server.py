@@ -183,9 +183,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             if action.type == "call":
                 return iter([self._remote.call(user, _bounded(body))])
             if action.type == "spark":
-                return iter([self._spark.answer(user, _bounded(body, _SPARK_BYTES_MAX))])
+                return self._spark_answers(user, _bounded(body, _SPARK_BYTES_MAX))
             request = _parsed(body)
             return iter([getattr(self, "_do_" + action.type)(user, request)])
+
+    def _spark_answers(self, user: User, body: bytes) -> Iterator[bytes]:
+        with _told():
+            yield from self._spark.answers(user, body)
 
     def _do_subscribe(self, user: User, request: Request) -> bytes:
         self._subscribe(user, request)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from ray_canal.spark.requests import Requests
     from ray_canal.spark.served_chunks import ServedChunks
 
+STILL_WORKING = b"~"
+_SILENT_S = 120.0
+"""A request that takes longer, such as the columns of a long log, says so this often."""
 _PARTITIONS = 8
 """So many chunks are made of a micro-batch for a Spark that does not say how many cores it has."""
 _LEFT_S = 600.0
@@ -61,6 +65,23 @@ class SparkReads:
         self._read_bytes_max = read_bytes_max
         self._lock = threading.Lock()
         self._made: tuple[Requests, ServedChunks] | None = None
+
+    def answers(self, user: User, body: bytes) -> Iterator[bytes]:
+        """Yield the answer to a request, and before it `STILL_WORKING` whenever a while has passed:
+        who asks takes a call that is silent for three minutes for lost. Raises what `answer`
+        raises."""
+        found: Future[bytes] = Future()
+
+        def work() -> None:
+            try:
+                found.set_result(self.answer(user, body))
+            except BaseException as error:
+                found.set_exception(error)
+
+        threading.Thread(target=work, name="spark request", daemon=True).start()
+        while not wait([found], _SILENT_S).done:
+            yield STILL_WORKING
+        yield found.result()
 
     def answer(self, user: User, body: bytes) -> bytes:
         """The answer to a request, one line; "!" begins an error. Raises AccessDenied; ConfigError:

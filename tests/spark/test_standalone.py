@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ from ray_canal.demo import BINLOGS
 from ray_canal.spark.frames import to_frames
 from ray_canal.spark.source_jar import jar
 from tests.certificates import make_certificate
+from tests.processes import wait_for
 from tests.spark.standalone import standalone
 from tests.spark.standalone_app import HASH
 
@@ -81,6 +83,20 @@ def test_rows_and_hashes_are_those_of_a_session_on_ray(
     reader = spark.read.format("ray_canal").options(**options).schema("event_type STRING")
     frames = [reader.load() for _ in range(4)]
     assert [frame.rdd.getNumPartitions() for frame in frames] == [0] * 4
+    with pytest.raises(Exception, match="4 streams and reads are open"):
+        reader.load().count()
+    frames.clear()
+    gc.collect()  # py4j lets them go soon; the JVM, which has room, would keep them
+    wait_for(lambda: _is_read(reader), 120, "room for another read")
+
+
+def _is_read(reader: Any) -> bool:
+    try:
+        return bool(reader.load().count() == 0)
+    except Exception as error:
+        if "streams and reads are open" not in str(error):
+            raise
+        return False
 
 
 def test_what_is_wrong_is_told(spark, options: dict[str, str]) -> None:

@@ -24,6 +24,7 @@ class FlightAddress implements Serializable {
   private static final long AGAIN_MS = 60000L;
   private static final long PAUSE_MS = 200L;
   private static final long ANSWER_S = 180L;
+  private static final String STILL_WORKING = "~"; // flight/spark_reads.py
   private static final long RELEASE_S = 5L;
   private static final int CONTENT = 1;
   private static final int HEADER = 2;
@@ -93,9 +94,13 @@ class FlightAddress implements Serializable {
     while (true) {
       try {
         FlightCall call = FlightConnection.call(this, "DoAction", action);
-        byte[] answer = call.next(ANSWER_S);
-        if (answer == null) { throw new IOException("the server gave no answer"); }
-        return new String(field(answer, CONTENT), "UTF-8");
+        String text = STILL_WORKING;
+        while (text.equals(STILL_WORKING)) {
+          byte[] answer = call.next(ANSWER_S);
+          if (answer == null) { throw new IOException("the server gave no answer"); }
+          text = new String(field(answer, CONTENT), "UTF-8");
+        }
+        return text;
       } catch (LostConnection e) {
         again(e, deadline);
       } catch (IOException e) {

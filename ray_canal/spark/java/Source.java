@@ -103,13 +103,24 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
       partitions = Place.all(options.get("places"), null, null);
     } else if (partitions == null) {
       RequestClient client = new RequestClient(options);
-      String answer = client.ask("READ", RequestClient.text(options), schema.json());
+      String answer = begun(client);
       int end = answer.indexOf(';');
       read = end < 0 ? answer : answer.substring(0, end);
       OpenReads.add(read, client);
       partitions = Place.all(end < 0 ? "" : answer.substring(end + 1), client.remote, this);
     }
     return partitions;
+  }
+
+  /** Over an address there is room for so much: what nobody reads any more gives way. */
+  private String begun(RequestClient client) {
+    String given = RequestClient.text(options);
+    try {
+      return client.ask("READ", given, schema.json());
+    } catch (IllegalStateException e) {
+      if (client.remote == null || !OpenReads.collect()) { throw e; }
+      return client.ask("READ", given, schema.json());
+    }
   }
 
   /** Spark has no call for the end of a scan: what the read holds goes with its last user. */
@@ -126,6 +137,7 @@ class ChangesScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan,
 
 /** Reads that were not released: an application that ends collects no garbage. */
 class OpenReads extends Thread {
+  private static final long COLLECT_MS = 1000L;
   private static final Map CLIENTS = new HashMap();
   private static boolean isHooked = false;
 
@@ -150,6 +162,21 @@ class OpenReads extends Thread {
     } catch (RuntimeException e) {
       return; // the session has ended, and everything with it
     }
+  }
+
+  /** Have those released that nobody uses; true: there were such. A JVM with room collects no
+   * garbage for hours. */
+  static boolean collect() {
+    int before;
+    synchronized (CLIENTS) { before = CLIENTS.size(); }
+    if (before == 0) { return false; }
+    System.gc();
+    try {
+      Thread.sleep(COLLECT_MS); // the finalizer's thread tells the server
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    synchronized (CLIENTS) { return CLIENTS.size() < before; }
   }
 
   /** At the end of this JVM. Those of a driver's Python end with that. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyarrow import flight
 
 from ray_canal.config import FlightConfig
 from ray_canal.errors import InstanceRestarted
+from ray_canal.flight import spark_reads
 from ray_canal.flight.remote_calls import RemoteCalls
 from ray_canal.flight.server import FlightServer
 from ray_canal.flight.spark_reads import SparkReads
@@ -120,6 +122,25 @@ def test_a_newer_query_takes_the_cursor_over(port: Port) -> None:
     first, second = port.opened(), port.opened()
     assert "another query reads" in port.ask("LATEST", first, "{}")
     assert port.ask("INITIAL", second).startswith('{"timeline":-1')
+
+
+def test_a_long_request_is_not_silent(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_reads, "_SILENT_S", 0.01)
+    answers, go_on = [], threading.Event()
+    answer = port.reads.answer
+
+    def late(user: Any, body: bytes) -> bytes:
+        assert go_on.wait(60)
+        return answer(user, body)
+
+    monkeypatch.setattr(port.reads, "answer", late)
+    action = flight.Action("spark", f"OPEN\n{json.dumps(OPTIONS)}\n{SCHEMA}".encode())
+    for result in port.client.do_action(action):
+        answers.append(result.body.to_pybytes())
+        if len(answers) == 2:
+            go_on.set()
+    assert answers[:2] == [b"~", b"~"]
+    assert len(answers[-1]) == 32
 
 
 def test_what_is_no_request_is_told(port: Port) -> None:
