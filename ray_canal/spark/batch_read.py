@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,8 @@ from ray_canal.views.row_places import place_at
 T = TypeVar("T")
 
 _POLL_S = 0.2
+_MEMORY_PART = 8
+"""Binlog files of more than this part of the machine's memory have their rows on disk."""
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
@@ -139,9 +142,10 @@ class BatchReads:
             places = [f"ray:{each.hex()}:{owner_of(each).hex()}" for each in found]
             return _Read(places, found, found.clear)
         files: list[MemoryFile] = []
+        folder = _folder_for(sum(part.range.size_bytes for part in parts))
 
         def put(part: FilePart) -> str:
-            file = MemoryFile()
+            file = MemoryFile(folder)
             files.append(file)
             return file.put_bytes(write(part))
 
@@ -159,6 +163,13 @@ class BatchReads:
         if not self._on_ray():
             return _side_by_side(function, parts)
         return results(function, parts, self._cores())
+
+
+def _folder_for(size_bytes: int) -> str | None:
+    """The folder in which the rows of so much binlog are kept; None: in memory. Of wide rows they
+    are twice as large as the binlog."""
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return tempfile.gettempdir() if size_bytes > memory_bytes // _MEMORY_PART else None
 
 
 def _side_by_side(function: Callable[[FilePart], T], parts: Sequence[FilePart]) -> list[T]:

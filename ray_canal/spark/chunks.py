@@ -60,11 +60,13 @@ class MemoryFile:
     """Chunks in one memory file, which JVMs of this node map; it goes with this process.
 
     The name is part of each place: after `release` the descriptor's number may be another file's.
+    `folder`: in a file there that no folder names any more, for what is larger than the memory.
     """
 
     bytes_max: int | None = MAPPED_BYTES_MAX
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = folder
         self._name = f"ray-canal-{uuid.uuid4().hex}"
         self._handle: int | None = None
         self._sink: Any = None
@@ -78,12 +80,20 @@ class MemoryFile:
 
     def _place(self, write: Callable[[Any], object]) -> str:
         if self._handle is None:
-            self._handle = os.memfd_create(self._name)
+            self._handle = self._opened()
             self._sink = pa.OSFile(f"/proc/self/fd/{self._handle}", "wb")
         begin = self._sink.tell()
         write(self._sink)
         length = self._sink.tell() - begin
         return f"memory:/proc/{os.getpid()}/fd/{self._handle}:{self._name}:{begin}:{length}"
+
+    def _opened(self) -> int:
+        if self._folder is None:
+            return os.memfd_create(self._name)
+        path = os.path.join(self._folder, self._name)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.unlink(path)
+        return handle
 
     def release(self) -> None:
         if self._handle is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import gc
+import os
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from ray_canal.client.transport import RayTransport
 from ray_canal.demo import BINLOGS
 from ray_canal.errors import ConfigError
 from ray_canal.file_parts import plan_parts
+from ray_canal.spark import batch_read
 from ray_canal.spark.batch_read import BatchReads, log_batches, log_schema, pruned
 from ray_canal.spark.chunks import MemoryFile
 from ray_canal.spark.frames import to_frames
@@ -150,13 +153,19 @@ def test_a_log_that_is_full_ends_a_read(
     assert rows == whole[: len(rows)]
 
 
-def test_without_ray_threads_decode_into_memory(truth: Any) -> None:
+@pytest.mark.parametrize("memory_part", [8, 1 << 60])
+def test_without_ray_threads_decode_into_memory_or_files(
+    truth: Any, memory_part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_read, "_MEMORY_PART", memory_part)
     reads = BatchReads(lambda _: MemoryFile(), lambda: 2, lambda: False)
     options = ReadOptions.of({"table": TABLE, "path": str(Path(BINLOGS[0]).parent)})
     schema = reads.schema(options)
     assert {"sql", "renamed_from", "after"} <= set(schema.names)
     name, places = reads.open(options, schema)
     rows = [row for place in places for row in read(place)]
+    is_file = os.readlink(places[0].split(":")[1]).startswith(tempfile.gettempdir())
+    assert is_file == (memory_part > 8)
     assert len(rows) == sum(batch.num_rows for batch in truth)
     reads.release(name)
     with pytest.raises(FileNotFoundError):
