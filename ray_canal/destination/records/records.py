@@ -41,6 +41,11 @@ class DestinationRecords:
             self._opened = True
             return True
 
+    @property
+    def problem(self) -> str:
+        """Return why the log waits for a record to be written; empty: it does not."""
+        return self.schemas.problem or self.timeline.problem
+
     async def close(self) -> None:
         """Release the backends."""
         await self.cursors.close()

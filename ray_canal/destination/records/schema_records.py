@@ -59,6 +59,8 @@ class SchemaRecords:
         self._quarantined: set[tuple[str, str]] = set()
         self._sizes: dict[ChunkKey, int] = {}
         self.quarantine_bytes = 0
+        self.problem = ""
+        """Why the log waits with a change of its schemas; empty: it does not."""
         self._thread = BackendThread(f"schemas of {config.destination}")
         self._opened: SchemaStore | None = None
         self.damaged = False
@@ -158,18 +160,20 @@ class SchemaRecords:
     async def _patiently(self, call: Callable[[], T]) -> T:
         """While the server of the records is away, or the disk is full, the log goes no further:
         what was handed out stays so, and nothing is read again."""
-        is_told = False
-        while True:
-            try:
-                return await self._run(call)
-            except MetaUnavailable as error:
-                if not is_told:
-                    logger.warning(
-                        "destination %s waits with a change of its schemas: %s",
-                        self._destination, error,
-                    )  # fmt: skip
-                is_told = True
-            await asyncio.sleep(_AGAIN_S)
+        try:
+            while True:
+                try:
+                    return await self._run(call)
+                except MetaUnavailable as error:
+                    if not self.problem:
+                        logger.warning(
+                            "destination %s waits with a change of its schemas: %s",
+                            self._destination, error,
+                        )  # fmt: skip
+                    self.problem = str(error)
+                await asyncio.sleep(_AGAIN_S)
+        finally:
+            self.problem = ""
 
     def _keep(self, info: ChunkInfo) -> None:
         self._append(info.records)

@@ -26,6 +26,8 @@ class TimelineRecord:
     def __init__(self, destination: str) -> None:
         self._destination = destination
         self.number = 0
+        self.problem = ""
+        """Why the log waits with a new file of the server; empty: it does not."""
         self._now = Timeline(0, SourceIdentity(""))
 
     def newest(self, meta: MetaManager) -> LogFile:
@@ -40,11 +42,15 @@ class TimelineRecord:
         file = LogFile(head.journal_name, head.created_s)
         if not file.created_s or not file.is_behind(self._now.newest):
             return
-        while self._now.newest != file:
-            try:
-                await cursors.run(self._note, epoch, file)
-            except MetaUnavailable:
-                await asyncio.sleep(_AGAIN_S)
+        try:
+            while self._now.newest != file:
+                try:
+                    await cursors.run(self._note, epoch, file)
+                except MetaUnavailable as error:
+                    self.problem = str(error)
+                    await asyncio.sleep(_AGAIN_S)
+        finally:
+            self.problem = ""
 
     def _note(self, meta: MetaManager, epoch: int, file: LogFile) -> None:
         now = dataclasses.replace(self._now, newest=file)

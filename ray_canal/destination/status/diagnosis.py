@@ -73,7 +73,7 @@ def diagnose(
     # What the log has for a subscriber does not wait for what keeps the log from growing.
     first = (_one_subscriber,) if look.asked else ()
     rules: tuple[Callable[[_Look], Diagnosis | None], ...] = (
-        _process, _failed, _starting, _source, *first, _disk, _full_log, _one_subscriber,
+        _process, _failed, _starting, _source, *first, _records, _disk, _full_log, _one_subscriber,
         _quarantine, _purge, _behind,
     )  # fmt: skip
     answers = (rule(look) for rule in rules)
@@ -160,6 +160,17 @@ def _source(look: _Look) -> Diagnosis | None:
         "problem", "source", "the connection to the server does not stand", evidence,
         "make the server reachable; it connects again by itself. `ray-canal check CONFIG` tests "
         "address, user and grants",
+    )  # fmt: skip
+
+
+def _records(look: _Look) -> Diagnosis | None:
+    error = look("records_error")
+    if not error or look("state") != "running":
+        return None
+    return look.says(
+        "problem", "cursors", "the log waits for a record to be written", [str(error)],
+        "fix what keeps the server or the disk of the cursors from it; it is tried again all the "
+        "time, and nothing is read twice",
     )  # fmt: skip
 
 

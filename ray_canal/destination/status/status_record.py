@@ -52,6 +52,7 @@ class DestinationStatus(StateReport, RateReport, total=False):
     largest_transactions: list[TransactionReport]
     stages: dict[str, StageReport]
     errors: int
+    records_error: str | None
     quarantined: list[str]
     quarantine_bytes: int
     quarantined_tables: int

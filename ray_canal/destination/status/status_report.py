@@ -90,6 +90,7 @@ class StatusReport:
             "largest_transactions": activity.traffic.largest(),
             "stages": self._stages(pipeline),
             "errors": activity.errors,
+            "records_error": state.records.problem or None,
             "quarantined": quarantined,
             "quarantine_bytes": state.records.schemas.quarantine_bytes,
             "quarantined_tables": len(quarantined),

@@ -67,6 +67,7 @@ STATUS: dict[str, Any] = {
         "decode": {"busy_s": 9.0, "waiting_s": 1.0, "busy_percent": 91.0},
     },
     "errors": 0,
+    "records_error": None,
     "quarantined": [],
     "quarantine_bytes": 0,
     "quarantined_tables": 0,

@@ -75,10 +75,12 @@ def test_the_newest_file_is_noted_once_and_while_the_backend_is_away(tmp_path: P
         timeline = TimelineRecord("d")
         await cursors.run(timeline.enter, epoch, A, False)
         saved: list[LogFile] = []
+        problems: list[str] = []
         away = iter([True, True])
         save = MetaManager.save_timeline
 
         def slow(self: MetaManager, destination: str, epoch: int, now: Timeline) -> None:
+            problems.append(timeline.problem)
             if next(away, False):
                 raise MetaUnavailable("away")
             saved.append(now.newest)
@@ -89,6 +91,8 @@ def test_the_newest_file_is_noted_once_and_while_the_backend_is_away(tmp_path: P
                 head = ChunkHead(0, f"bin.{number:06}", 4, 100, created_s=created_s)
                 await timeline.reach(cursors, epoch, head)
         assert saved == [("bin.000003", 7), ("bin.000004", 8)]
+        assert problems == ["", "away", "away", ""]
+        assert timeline.problem == ""
         assert await cursors.run(TimelineRecord("d").newest) == ("bin.000004", 8)
         await cursors.run(timeline.enter, epoch, A, True)
         assert await cursors.run(timeline.newest) == ("bin.000004", 8)

@@ -42,7 +42,7 @@ def running(**changes: Any) -> dict[str, Any]:
         "purge": PurgeDistance(1000), "rows_per_second": 0.0, "bytes_per_second": 0.0,
         "entries": 12.0, "decoders": 0, "stages": stages(fetch=1, get=1), "uptime_s": 99.0,
         "fetched": SourceStatus("bin.000001", 4711), "quarantined": [], "errors": 0,
-        "generations": 1, "source_error": None, "store": store, **changes,
+        "records_error": None, "generations": 1, "source_error": None, "store": store, **changes,
     }  # fmt: skip
 
 
@@ -69,6 +69,7 @@ def test_nothing_is_wrong() -> None:
         ({"state": "starting", "uptime_s": 999.0, "generations": 0}, "problem", "source", "check"),
         ({"connected": False, "source_error": "refused"}, "problem", "source", "refused"),
         ({"quarantined": ["shop.t"]}, "problem", "decode", "shop.t"),
+        ({"records_error": "disk is full", "lag_bytes": 10**9}, "problem", "cursors", "is full"),
         ({"purge": PurgeDistance(1, 600.0)}, "problem", "source", "10.0 min"),
         ({"purge": PurgeDistance(1, None, "in the next file")}, "problem", "source", "next file"),
         ({"lag_bytes": 10**9}, "wait", "source", "nothing has come"),
