@@ -46,7 +46,8 @@ ALTER = "ALTER"
 class TableChange:
     """Change of a table by a DDL. `arrow_schema` is that of its batches from here on; None where
     the table is gone, or where its columns are not known (`problem` says why). `retyped`: columns
-    that had another type.
+    that had another type; `renamed`: (old name, new name) of columns; `filled`: what rows that are
+    there have in new columns, as text or bytes, and None where the server alone knows.
 
     `kind`: ALTER (it has other columns, or `is_new`: it was made), TRUNCATE, ERASE (it is gone, or
     has the name `renamed_to`), RENAME (it had the name `renamed_from`)."""
@@ -62,6 +63,8 @@ class TableChange:
     renamed_to: str = ""
     is_new: bool = False
     retyped: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    filled: tuple[tuple[str, str | bytes | None], ...] = ()
 
 
 @dataclass
@@ -359,4 +362,7 @@ def _table_change(
         except UnsupportedEvent as error:
             problem = str(error)
     at = journal_name, change.position, change.schema, change.table
-    return TableChange(*at, shape, problem, is_new=change.is_new, retyped=change.retyped)
+    return TableChange(
+        *at, shape, problem, is_new=change.is_new, retyped=change.retyped,
+        renamed=change.renamed, filled=change.filled,
+    )  # fmt: skip

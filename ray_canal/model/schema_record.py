@@ -137,7 +137,8 @@ class QuarantinedChunk:
 class SchemaChange:
     """A DDL at `position` gave a table other columns. `meta` is None where the table is gone, or
     where its columns are not known (then `problem` says why). `is_new`: the table was made.
-    `retyped`: columns that had another type before."""
+    `retyped`: columns that had another type before; `renamed`: columns by their names before;
+    `filled`: what rows that are there have in new columns, None where the server alone knows."""
 
     position: int
     schema: str
@@ -146,3 +147,5 @@ class SchemaChange:
     problem: str = ""
     is_new: bool = False
     retyped: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    filled: tuple[tuple[str, str | bytes | None], ...] = ()

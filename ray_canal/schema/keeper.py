@@ -26,7 +26,9 @@ from ray_canal.model.schema_record import (
     SchemaChange,
     SchemaRecord,
 )
-from ray_canal.schema.ddl.apply_ddl import created_table
+from ray_canal.schema.column_changes import ColumnChanges, column_changes
+from ray_canal.schema.ddl.alter_table import Alteration
+from ray_canal.schema.ddl.apply_ddl import altered_table, created_table
 from ray_canal.schema.ddl_scan import oldest_snapshot, reaching_back
 from ray_canal.schema.fit import misfit_of_state
 from ray_canal.schema.history import FileOrder, HistoryPlace, Key, SchemaHistory, place_of
@@ -308,13 +310,14 @@ class SchemaKeeper:
             self._compact()
         changes = []
         before = place_of(head.journal_name, position - 1)
-        new = self._new_table(before, sql, session)
+        new, alteration = self._new_table(before, sql, session), altered_table(sql, session)
         for name, state in self.history.changed_at(place).items():
             meta = None if state is None or state.problem else state.meta
             problem = "" if state is None else state.problem
             is_new = state is not None and name == new
-            retyped = _retyped(self.history.tracked(name, before), state)
-            changes.append(SchemaChange(position, *name, meta, problem, is_new, retyped))
+            of_columns = self._column_changes(name, state, before, alteration)
+            change = SchemaChange(position, *name, meta, problem, is_new)
+            changes.append(replace(change, **of_columns._asdict()))
         return tuple(changes)
 
     def _new_table(self, before: HistoryPlace, sql: str, session: StatementSession) -> Name | None:
@@ -328,6 +331,17 @@ class SchemaKeeper:
         is_known = self.history.has_all_at(before)
         is_old = maybe and (not is_known or self.history.tracked(name, before) is not None)
         return None if is_old else name
+
+    def _column_changes(
+        self, name: Name, state: TableState | None, before: HistoryPlace, change: Alteration | None
+    ) -> ColumnChanges:
+        old = name
+        if change is not None and change.new_name is not None:
+            if name == self.names.pair(change.new_name):
+                old = self.names.pair(change.table)
+        elif change is not None and name != self.names.pair(change.table):
+            change = None
+        return column_changes(self.history.tracked(old, before), state, change)
 
     def _forget_before_last(self, head: ChunkHead) -> None:
         """Forget what held only before the last chunk with a statement; this chunk has one."""
@@ -370,14 +384,6 @@ class SchemaKeeper:
         self.history.put(place_of(head.journal_name, position), state)
         self._new.append(table_record(self.server, time.time(), head.journal_name, position, state))
         return True
-
-
-def _retyped(old: TableState | None, new: TableState | None) -> tuple[str, ...]:
-    """Return the columns that both versions have, with different types."""
-    if old is None or new is None or old.problem or new.problem:
-        return ()
-    types = {column.name: column.mysql_type for column in old.columns}
-    return tuple(c.name for c in new.columns if types.get(c.name, c.mysql_type) != c.mysql_type)
 
 
 def _is_gtid_set(text: str) -> bool:

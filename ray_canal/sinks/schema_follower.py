@@ -16,6 +16,7 @@ from ray_canal.config.sink import TablePolicy
 from ray_canal.model.table_event import ERASE, RENAME, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.declared import declared_type
+from ray_canal.sinks.filled import filled
 from ray_canal.sinks.port import Changed, Rows, SinkError, naming
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
 from ray_canal.views.arrow import arrow_schema
@@ -50,13 +51,14 @@ class TargetTable(NamedTuple):
 
 class ColumnSpec(NamedTuple):
     """A column to be made; `declared` is MySQL's text of its type, empty if only Arrow's is known.
-    `charset`: of text, where it is known."""
+    `charset`: of text, where it is known. `fill`: what rows that are there have; None: NULL."""
 
     name: str
     kind: pa.DataType
     declared: str = ""
     charset: str = ""
     is_key: bool = False
+    fill: pa.Scalar | None = None
 
 
 class TargetTables(Protocol):
@@ -68,7 +70,13 @@ class TargetTables(Protocol):
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         """Make a table, if it is not there yet."""
         ...
-    def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None: ...
+    def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        """Add columns at the end. A lake does not write files again to fill them."""
+        ...
+
+    def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
+        """Give columns other names, which are free. Raises SinkError."""
+        ...
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         """Return those that have another type than a table that is made here gets."""
         ...
@@ -316,8 +324,13 @@ class SchemaFollower:
         """`is_known`: the target's table was followed before, so it was not made by hand for
         this one."""
         key = [column.name for column in meta.columns if column.is_key]
-        columns = _specs(change.arrow_schema, meta, key)
-        found = self._tables.find(name)
+        columns = [
+            column._replace(fill=filled(column.name, column.kind, meta, change))
+            if column.declared
+            else column
+            for column in _specs(change.arrow_schema, meta, key)
+        ]
+        found = self._with_renamed(name, change)
         if change.is_new and found is not None:
             is_another = is_known and not _can_become(found, columns, key)
             if is_another or self._tables.has_rows(name):
@@ -337,6 +350,31 @@ class SchemaFollower:
         left = [column for column in columns if column.name in found.columns]
         if differing := self._tables.differing(name, left):
             self._tables.change(name, differing)
+
+    def _with_renamed(self, name: TableName, change: TableChange) -> TargetTable | None:
+        """Rename columns as the statement did, if that is not done yet. Returns the table."""
+        found = self._tables.find(name)
+        if found is None or change.is_new or change.arrow_schema is None:
+            return found
+        now = {field.name for field in change.arrow_schema.field("after").type}
+        names = {
+            found.spelled(old): new
+            for old, new in change.renamed
+            if found.spelled(old) in found.columns and new in now
+        }
+        for old, new in names.items():
+            if found.spelled(new) in found.columns:
+                raise SinkError(
+                    f"at {change.journal_name}:{change.position} column {old} of {change.schema}."
+                    f"{change.table} became {new}, and {name} has both: rename there what has to "
+                    "be, and go on behind the statement with `ray-canal sink seek`",
+                    "schema",
+                )
+        if not names:
+            return found
+        self._begin()
+        self._tables.rename_columns(name, names)
+        return self._tables.find(name)
 
     def _refuse_rounding(
         self, name: TableName, columns: Sequence[ColumnSpec], change: TableChange

@@ -151,6 +151,20 @@ def created_table(sql: str, session: StatementSession) -> tuple[Name, bool] | No
     return _create_name(words, session) if words.peek() == "CREATE" else None
 
 
+def altered_table(sql: str, session: StatementSession) -> Alteration | None:
+    """Return what an ALTER TABLE says; None: the statement is none, or cannot be read."""
+    words = statement(sql, session.dialect)
+    if not words.take("ALTER"):
+        return None
+    skip_alter_options(words)
+    if not words.take("TABLE"):
+        return None
+    try:
+        return read_alter(words, session)
+    except DdlNotApplied:
+        return None
+
+
 def _create(words: Words, session: StatementSession, effects: Effects) -> None:
     ahead = 3 if words.peek(1) == "OR" else 1
     if words.peek(ahead) in ("DATABASE", "SCHEMA"):

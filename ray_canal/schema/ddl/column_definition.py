@@ -1,7 +1,6 @@
 """Read one column's definition in CREATE TABLE and ALTER TABLE: name, type, attributes, place.
 
-Attributes that say nothing about a column's values (defaults, comments, checks, storage) are
-stepped over.
+Attributes that say nothing about a column's values (comments, checks, storage) are stepped over.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from ray_canal.errors import ConfigError
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.column_type import DeclaredType, column_of, read_type
+from ray_canal.schema.ddl.default_value import Constant, read_constant
 from ray_canal.schema.ddl.words import Dialect, Words
 from ray_canal.schema.table_state import DdlNotApplied
 from ray_canal.types.charsets import canonical
@@ -21,7 +21,8 @@ _NO_CHARSET = ("default", "uca1400")
 
 @dataclass(slots=True)
 class Definition:
-    """A definition as read. `charset` is empty where the column takes its table's."""
+    """A definition as read. `charset` is empty where the column takes its table's. `default`: a
+    constant; `is_computed`: the server alone knows what rows have that are there already."""
 
     name: str
     type: DeclaredType
@@ -35,6 +36,8 @@ class Definition:
     versioned: bool = False  # MariaDB: WITH SYSTEM VERSIONING, which the table has then
     first: bool = False
     after: str = ""
+    default: Constant | None = None
+    is_computed: bool = False
 
     def column(self, default_charset: str) -> ColumnMeta:
         """Return the column; `default_charset` is the table's."""
@@ -65,13 +68,14 @@ def read_definition(words: Words, dialect: Dialect | None = None) -> Definition:
         found.charset = "utf8mb4"
     if declared.text == "serial":
         found.nullable = False
+        found.is_computed = True
         found.unique = True
     while not words.done and words.peek() != "PARTITION":  # of the table, without a comma before it
-        _attribute(words, found)
+        _attribute(words, found, dialect)
     return found
 
 
-def _attribute(words: Words, found: Definition) -> None:
+def _attribute(words: Words, found: Definition, dialect: Dialect | None) -> None:
     charset = read_charset(words)
     if charset:
         if charset != "DEFAULT":
@@ -84,8 +88,12 @@ def _attribute(words: Words, found: Definition) -> None:
     words.skip()
     if word == "NOT":
         found.nullable = not words.take("NULL") and found.nullable
+    elif word == "DEFAULT":
+        found.default = read_constant(words, dialect)
+        found.is_computed |= found.default is None and words.peek() != "NULL"
     elif word in ("AUTO_INCREMENT", "SERIAL"):
         found.nullable = False
+        found.is_computed = True
         found.unique |= word == "SERIAL"
     elif word in ("PRIMARY", "KEY"):
         words.take("KEY")
@@ -103,11 +111,13 @@ def _attribute(words: Words, found: Definition) -> None:
         words.identifier()
     elif word == "REFERENCES":
         words.name("")
-    elif word == "AS" and words.take("ROW"):
-        found.period = True
-        found.nullable = False
-        found.row_end = words.peek() == "END"
-        words.skip()
+    elif word == "AS":
+        found.is_computed = True
+        if words.take("ROW"):
+            found.period = True
+            found.nullable = False
+            found.row_end = words.peek() == "END"
+            words.skip()
     elif word == "WITH":
         found.versioned |= words.take("SYSTEM", "VERSIONING")
     elif word == "FIRST":

@@ -7,7 +7,7 @@ are made without keys: DuckDB's unique indexes refuse a key that goes and comes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +123,20 @@ class DuckDatabase(TransactionalDatabase):
         self._run(f"CREATE TABLE IF NOT EXISTS {self._named(name)} ({', '.join(lines)})")
 
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        for column, kind in self._types(columns).items():
-            self._run(f"ALTER TABLE {self._named(name)} ADD COLUMN {_quoted(column)} {kind}")
+        kinds = self._types(columns)
+        for column in columns:
+            text = f"{_quoted(column.name)} {kinds[column.name]}"
+            self._run(f"ALTER TABLE {self._named(name)} ADD COLUMN {text}")
+            if column.fill is not None:
+                values = pa.table({"fill": pa.array([column.fill], column.kind)})
+                with self._registered(values):
+                    fill = f"SET {_quoted(column.name)} = (SELECT fill FROM {_ROWS})"
+                    self._run(f"UPDATE {self._named(name)} {fill}")
+
+    def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
+        for old, new in names.items():
+            text = f"RENAME COLUMN {_quoted(old)} TO {_quoted(new)}"
+            self._run(f"ALTER TABLE {self._named(name)} {text}")
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         found = self._found(name)

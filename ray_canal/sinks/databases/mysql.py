@@ -19,13 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pymysql.err import DataError, IntegrityError, MySQLError
 
+from ray_canal.binlog.events import version_numbers
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
-from ray_canal.sinks.databases.mysql_literals import comparable, tuples
+from ray_canal.sinks.databases.mysql_literals import comparable, literal, tuples
 from ray_canal.sinks.databases.mysql_rights import Need, missing_rights
 from ray_canal.sinks.databases.mysql_types import (
     KEY_TEXT,
     canonical_type,
+    has_no_default,
     has_no_empty_label,
     mysql_type,
     shown,
@@ -80,6 +82,7 @@ class MySqlDatabase(SqlDatabase):
         self._connection: Any = None
         self._bytes_max = _STATEMENT_BYTES_MAX
         self._packet = 0
+        self._version = ""
         self._delete_first: dict[TableName, bool] = {}
         self._labels: dict[TableName, set[str]] = {}
         self._key_collations: dict[str, str] = {}
@@ -103,8 +106,8 @@ class MySqlDatabase(SqlDatabase):
         self._run(_SESSION)
         if config.senders > 1:  # else one waits for keys that another looked for and did not find
             self._run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        ((packet,),) = self._run("SELECT @@max_allowed_packet")
-        self._packet = int(packet)
+        ((packet, version),) = self._run("SELECT @@max_allowed_packet, VERSION()")
+        self._packet, self._version = int(packet), str(version)
         self._bytes_max = min(_STATEMENT_BYTES_MAX, self._packet // 2)
         self._key_collations = dict(self._run(_KEY_COLLATIONS))
         self._folds_case = self._run("SELECT @@lower_case_table_names")[0][0] != 0
@@ -226,7 +229,34 @@ class MySqlDatabase(SqlDatabase):
         self._run(f"CREATE TABLE IF NOT EXISTS {_named(name)} ({body}) ENGINE=InnoDB")
 
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        self._alter(name, (f"ADD COLUMN {self._definition(column)}" for column in columns))
+        """Rows that are there get their values by a DEFAULT, as a table of any size does at once;
+        it stays no longer than that."""
+        self._alter(name, (f"ADD COLUMN {self._definition(c)}{self._default(c)}" for c in columns))
+        self.change(name, [column for column in columns if self._default(column)])
+
+    def _default(self, column: ColumnSpec) -> str:
+        if column.fill is None:
+            return ""
+        text = literal(pa.array([column.fill], column.kind))
+        if not has_no_default((column.declared or mysql_type(column.kind)).lower()):
+            return f" DEFAULT {text}"
+        return f" DEFAULT ({text})" if self._is_since((8, 0, 13), (10, 2, 1)) else ""
+
+    def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
+        pairs = names.items()
+        if not self._is_since((8, 0, 3), (10, 5, 2)):
+            text = ", ".join(f"{old} to {new}" for old, new in pairs)
+            raise SinkError(
+                f"the source renamed {text}, and the target's server has no RENAME COLUMN: rename "
+                f"in {name}, and start again",
+                "schema",
+            )
+        self._alter(name, (f"RENAME COLUMN {_quoted(a)} TO {_quoted(b)}" for a, b in pairs))
+
+    def _is_since(self, mysql: tuple[int, ...], mariadb: tuple[int, ...]) -> bool:
+        """Return whether the server is at least that MySQL, or that MariaDB."""
+        is_mariadb = "mariadb" in self._version.lower()
+        return version_numbers(self._version) >= (mariadb if is_mariadb else mysql)
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         kinds: dict[Any, Any] = dict(

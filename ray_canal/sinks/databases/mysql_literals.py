@@ -22,6 +22,11 @@ def literals(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pc.fill_null(_literals(plain(values)), b"NULL")
 
 
+def literal(value: pa.Array) -> str:
+    """Return the literal of an array's one value."""
+    return bytes(literals(value)[0].as_py()).decode()
+
+
 def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return SQL expressions that equal a column's values exactly, as bytes; NULL for null. (A
     decimal as text would be compared as a DOUBLE.)"""

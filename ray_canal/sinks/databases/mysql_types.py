@@ -31,6 +31,12 @@ def has_no_empty_label(declared: str) -> bool:
     return declared.startswith("enum(") and not re.search(r"[(,]''[,)]", declared)
 
 
+def has_no_default(declared: str) -> bool:
+    """Return whether MySQL takes a DEFAULT of this type as an expression alone (manual, section
+    "Data Type Default Values")."""
+    return re.match(r"(tiny|medium|long)?(text|blob)|json|geometry|vector", declared) is not None
+
+
 def shown(kind: object) -> str:
     """Return a text of information_schema, which some servers give as bytes, in lower case."""
     return str(kind.decode() if isinstance(kind, bytes) else kind).lower()

@@ -7,7 +7,7 @@ that hangs keeps the lock on the sink's row from nobody for long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -16,7 +16,7 @@ import pyarrow as pa
 from ray_canal.config import MirrorConfig, secret
 from ray_canal.config.section import host_port_of
 from ray_canal.sinks.databases.port import TransactionalDatabase, close_quietly
-from ray_canal.sinks.databases.postgres_text import copy_text, postgres_type
+from ray_canal.sinks.databases.postgres_text import copy_text, literal, postgres_type
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
 
@@ -220,7 +220,16 @@ class PostgresDatabase(TransactionalDatabase):
             self._run(f"CREATE SCHEMA IF NOT EXISTS {_quoted(name)}")
 
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        self._alter(name, (f"ADD COLUMN {_definition(column)}" for column in columns))
+        """Rows that are there get their values by a DEFAULT, as a table of any size does at
+        once."""
+        self._alter(name, (f"ADD COLUMN {_definition(c)}{_default(c)}" for c in columns))
+        gone = (f"ALTER COLUMN {_quoted(c.name)} DROP DEFAULT" for c in columns if _default(c))
+        self._alter(name, gone)
+
+    def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
+        self._drop_staging(name)
+        for old, new in names.items():
+            self._run(f"ALTER TABLE {_named(name)} RENAME {_quoted(old)} TO {_quoted(new)}")
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         kinds = self._types(name)
@@ -408,6 +417,13 @@ def _definition(column: ColumnSpec) -> str:
     kind = postgres_type(column.kind, column.declared)
     needed = " NOT NULL" if column.is_key else ""
     return f"{_quoted(column.name)} {kind}{_collation(column, kind)}{needed}"
+
+
+def _default(column: ColumnSpec) -> str:
+    if column.fill is None:
+        return ""
+    text = literal(pa.array([column.fill], column.kind))
+    return f" DEFAULT {text}::{postgres_type(column.kind, column.declared)}"
 
 
 def _collation(column: ColumnSpec, kind: str) -> str:

@@ -39,6 +39,12 @@ def copy_text(table: pa.Table) -> memoryview:
     return memoryview(data)[ends[lines.offset] : ends[lines.offset + len(lines)]]
 
 
+def literal(value: pa.Array) -> str:
+    """Return the one value of an array as an SQL string: it has the escapes of COPY."""
+    text = bytes(_texts(plain(value))[0].as_py()).decode()
+    return "E'" + text.replace("'", "''") + "'"
+
+
 def _texts(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -392,6 +392,10 @@ class DeltaLake:
 
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self.file(name).add(pa.schema([(column.name, column.kind) for column in columns]))
+
+    def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
+        text = f"the source renamed {dict(names)} in {name}: write the Delta table again so"
+        raise SinkError(text, "schema")
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         schema = self.file(name).schema

@@ -12,7 +12,7 @@ import contextlib
 import datetime as dt
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -153,6 +153,13 @@ class IcebergLake:
         with _translated(str(name)):
             with self._known(name).update_schema() as update:
                 update.union_by_name(_fields(columns))
+            self._load(name)
+
+    def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
+        with _translated(str(name)):
+            with self._known(name).update_schema() as update:
+                for old, new in names.items():
+                    update.rename_column(old, new)
             self._load(name)
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:

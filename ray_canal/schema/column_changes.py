@@ -1,0 +1,63 @@
+"""Changes of a table's columns by one statement, for those who hold its rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ray_canal.schema.ddl.alter_table import Alteration
+from ray_canal.schema.ddl.default_value import Constant, implicit_value
+from ray_canal.schema.table_state import TableState
+
+
+class ColumnChanges(NamedTuple):
+    """See SchemaChange."""
+
+    retyped: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    filled: tuple[tuple[str, Constant | None], ...] = ()
+
+
+def column_changes(
+    old: TableState | None, new: TableState | None, change: Alteration | None
+) -> ColumnChanges:
+    """Compare two versions of a table; `change`: the ALTER TABLE between them, if it was one."""
+    if old is None or new is None or old.problem or new.problem:
+        return ColumnChanges()
+    types = {column.name: column.mysql_type for column in old.columns}
+    retyped = tuple(c.name for c in new.columns if types.get(c.name, c.mysql_type) != c.mysql_type)
+    if change is None:
+        return ColumnChanges(retyped)
+    return ColumnChanges(retyped, _renamed(old, new, change), _filled(old, new, change))
+
+
+def _renamed(
+    old: TableState, new: TableState, change: Alteration
+) -> tuple[tuple[str, str], ...]:
+    """The columns that have another name now, by it. A change of letters' case is none."""
+    pairs = {**change.renamed_columns, **{name: d.name for name, d in change.placed if name}}
+    known = {column.name.lower(): column.name for column in old.columns}
+    now = {column.name.lower(): column.name for column in new.columns}
+    return tuple(
+        (known[name], now[to.lower()])
+        for name, to in pairs.items()
+        if name in known and to.lower() in now and name != to.lower()
+    )
+
+
+def _filled(
+    old: TableState, new: TableState, change: Alteration
+) -> tuple[tuple[str, Constant | None], ...]:
+    known = {column.name.lower() for column in old.columns}
+    now = {column.name.lower(): column for column in new.columns}
+    found: list[tuple[str, Constant | None]] = []
+    for name, definition in change.placed:
+        column = now.get(definition.name.lower())
+        if name or column is None or definition.name.lower() in known:
+            continue
+        if definition.is_computed:
+            found.append((column.name, None))
+        elif definition.default is not None:
+            found.append((column.name, definition.default))
+        elif not column.nullable:
+            found.append((column.name, implicit_value(column)))
+    return tuple(found)

@@ -1,0 +1,80 @@
+"""Values of a column that the source has added in rows that are there, as Arrow has them."""
+
+from __future__ import annotations
+
+import logging
+from decimal import ROUND_HALF_UP, Decimal
+
+import pyarrow as pa
+
+from ray_canal.client.message import TableChange
+from ray_canal.model.table_meta import ColumnMeta, TableMeta
+from ray_canal.types import mysql
+
+logger = logging.getLogger(__name__)
+
+
+def filled(
+    name: str, kind: pa.DataType, meta: TableMeta, change: TableChange
+) -> pa.Scalar | None:
+    """Return what rows have in a column of this name and Arrow type that a statement has added;
+    None: NULL."""
+    found = [value for column, value in change.filled if column == name]
+    if not found:
+        return None
+    (column,) = (each for each in meta.columns if each.name == name)
+    value = None if found[0] is None else constant(found[0], column, kind)
+    if value is None:
+        logger.warning(
+            "at %s:%d %s.%s got column %s, and the log does not tell what rows that are there have "
+            "in it: in the target it is NULL until they change", change.journal_name,
+            change.position, change.schema, change.table, name,
+        )  # fmt: skip
+    return value
+
+
+def constant(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> pa.Scalar | None:
+    """Return a DEFAULT's constant as a value of this column, whose Arrow type is `kind`. None: it
+    cannot be told, as that of a TIMESTAMP, which depends on the session's time zone."""
+    try:
+        return pa.scalar(_value(value, column, kind), kind)
+    except (ArithmeticError, NotImplementedError, TypeError, ValueError):  # Arrow's are some, too
+        return None
+
+
+def _value(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> object:
+    types = pa.types
+    if types.is_integer(kind):
+        if isinstance(value, bytes):
+            return int.from_bytes(value, "big")
+        number = int(Decimal(value).quantize(Decimal(1), ROUND_HALF_UP))
+        if column.type_code == mysql.YEAR and 0 < number < 100:
+            raise ValueError("a year of two digits")
+        return number
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        raw = value if isinstance(value, bytes) else value.encode()
+        is_padded = column.mysql_type.startswith("binary")
+        return raw.ljust(column.length, b"\0") if is_padded else raw
+    text = value.decode() if isinstance(value, bytes) else value
+    if types.is_boolean(kind):
+        return bool(int(text))
+    if types.is_floating(kind):
+        return float(text)
+    if types.is_decimal(kind):
+        return Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+    if types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None):
+        return pa.scalar(text).cast(kind)
+    if types.is_dictionary(kind):
+        return _label(text, column)
+    if types.is_list(kind) and types.is_string(kind.value_type):
+        return [_label(each, column) for each in text.split(",")] if text else []
+    if types.is_string(kind) or types.is_large_string(kind):
+        return text.rstrip(" ") if column.mysql_type.startswith("char") else text
+    raise NotImplementedError(str(kind))
+
+
+def _label(text: str, column: ColumnMeta) -> str:
+    for label in column.labels:
+        if label.casefold() == text.casefold():
+            return label
+    raise ValueError(text)

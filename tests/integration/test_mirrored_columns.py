@@ -1,0 +1,82 @@
+"""Columns of a mirror: renamed, and filled in rows that are there, as at the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_canal.sinks.port import SinkError
+from tests.in_process_sink import running, until
+from tests.integration.test_mysql_mirror import Shop, goes_on_behind, shop_of
+from tests.integration.test_postgres_mirror import Shop as PostgresShop
+from tests.servers import Server
+from tests.servers.postgres import PostgresServer
+
+LAX = "SET SESSION sql_mode = ''"
+
+
+@pytest.fixture(params=["mysql97", "mysql56", "mariadb"])
+def any_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    yield from shop_of(request.getfixturevalue(request.param), tmp_path)
+
+
+@pytest.fixture
+def shop(mysql97: Server, tmp_path: Path) -> Iterator[Shop]:
+    yield from shop_of(mysql97, tmp_path)
+
+
+def test_columns_are_renamed_and_filled_as_in_the_source(any_shop: Shop) -> None:
+    shop = any_shop
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
+    text = "" if shop.server.kind == "mysql56" else ", ADD g TEXT NOT NULL"
+    with shop.destination():
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+            shop.run(
+                "ALTER TABLE t ADD a INT NOT NULL DEFAULT -7, ADD b CHAR(9) DEFAULT 'it''s \\\\é'"
+                ", ADD c ENUM('x','y') NOT NULL, ADD d DECIMAL(9,2) DEFAULT 1.5, ADD e BIT(3)"
+                f" DEFAULT b'101', ADD f DATE DEFAULT '2026-01-31'{text}",
+                LAX,
+                "INSERT INTO t (id, v, b) VALUES (2,2,NULL)",
+            )
+            until(lambda: shop.is_mirrored("t"))
+            defaults = "SELECT COUNT(column_default) FROM information_schema.columns WHERE"
+            where = f"table_schema = '{shop.copy}' AND column_default <> 'NULL'"
+            assert shop.server.execute(f"{defaults} {where}") == ((0,),)
+        shop.run("ALTER TABLE t CHANGE v w BIGINT FIRST", LAX, "INSERT INTO t (id, w) VALUES (3,3)")
+        if shop.server.kind == "mysql56":
+            goes_on_behind(shop, "no RENAME COLUMN", "CHANGE v w INT")
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+            assert shop.columns("t")[:2] == ["id", "w"]
+
+
+def test_columns_that_swap_their_names_stop_the_sink(shop: Shop) -> None:
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT, w INT)", "INSERT INTO t VALUES (1,1,2)")
+    with shop.destination():
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+        shop.run("ALTER TABLE t RENAME COLUMN v TO w, RENAME COLUMN w TO v")
+        runner = shop.mirror()
+        with pytest.raises(SinkError, match="has both"), running(runner):
+            until(lambda: runner.status.state == "failed")
+
+
+def test_in_postgres_too(mysql97: Server, postgres: PostgresServer, tmp_path: Path) -> None:
+    shop = PostgresShop(mysql97, postgres, tmp_path)
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
+    with shop.destination(), running(shop.mirror()):
+        until(lambda: shop.is_mirrored("t"))
+        shop.run(
+            "ALTER TABLE t ADD a INT NOT NULL DEFAULT -7, ADD b CHAR(9) DEFAULT 'it''s \\\\é\\n',"
+            " ADD c ENUM('x','y') NOT NULL, ADD d DECIMAL(9,2) DEFAULT 1.5,"
+            " ADD e VARBINARY(9) DEFAULT x'00FF', ADD f DATE DEFAULT '2026-01-31'",
+            "ALTER TABLE t CHANGE v w INT",
+            "INSERT INTO t (id, w, b, c) VALUES (2,2,NULL,'y')",
+        )
+        until(lambda: shop.is_mirrored("t"))
+    assert list(shop.columns("t")) == ["id", "w", "a", "b", "c", "d", "e", "f"]
+    mysql97.execute(f"DROP DATABASE {shop.source}")
+    postgres.execute(*(f"DROP SCHEMA {each} CASCADE" for each in (shop.copy, shop.cursors)))

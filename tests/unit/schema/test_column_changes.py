@@ -1,0 +1,58 @@
+"""Names and values of a table's columns by the statement that changed them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_canal.model.position import EntryPosition
+from ray_canal.schema.keeper import SchemaKeeper
+from ray_canal.schema.table_state import StatementSession
+from tests.unit.schema.test_keeper import FILE, FakeServer, head
+
+SESSION = StatementSession("db")
+
+
+@pytest.mark.parametrize(
+    ("actions", "renamed", "filled"),
+    [
+        ("change a x int", {"a": "x"}, {}),
+        ("change a x bigint first, add d int", {"a": "x"}, {}),
+        ("rename column a to x, rename column b to y", {"a": "x", "b": "y"}, {}),
+        ("change a A int", {}, {}),
+        ("rename column a to b, rename column b to a", {"a": "b", "b": "a"}, {}),
+        ("drop a, change b a int", {"b": "a"}, {}),
+        ("rename column a to x, rename to u", {"a": "x"}, {}),
+        ("drop a, add x int", {}, {}),
+        ("add d int default 7, add e varchar(9) default 'é' not null", {}, {"d": "7", "e": "é"}),
+        ("add (d int not null, e enum('b','c') not null, f date not null)", {},
+         {"d": "0", "e": "b", "f": None}),
+        ("add d int default null, add e int, add index (a)", {}, {}),
+        ("add d timestamp default current_timestamp", {}, {"d": None}),
+        ("add e int as (a + 1)", {}, {"e": None}),
+        ("add d int default (rand()), add k int auto_increment unique", {}, {"d": None, "k": None}),
+        ("add if not exists b int default 7", {}, {}),
+        ("add d bit(3) default b'101' after a, rename to u", {}, {"d": b"\x05"}),
+        ("alter a set default 7, comment 'x'", {}, {}),
+        ("modify a int not null default 7", {}, {}),
+    ],
+)  # fmt: skip
+def test_what_an_alter_table_does(
+    actions: str, renamed: dict[str, str], filled: dict[str, str | bytes | None]
+) -> None:
+    keeper = SchemaKeeper(FakeServer("create table db.t (a int, b int, c int)", 500))
+    keeper.begin([], "uuid", EntryPosition(FILE, 500))
+    changes = keeper.applied(head(600, 700), 600, f"alter table t {actions}", SESSION)
+    (change,) = [each for each in changes if each.meta is not None]
+    assert dict(change.renamed) == renamed
+    assert dict(change.filled) == filled
+
+
+def test_other_statements_do_neither() -> None:
+    keeper = SchemaKeeper(FakeServer("create table db.t (a int)", 500))
+    keeper.begin([], "uuid", EntryPosition(FILE, 500))
+    statements = ("create table u (a int default 7)", "rename table t to v", "alter database db",
+                  "alter table w add x int default 7", "alter table v drop primary key, nonsense")
+    for number, sql in enumerate(statements):  # fmt: skip
+        at = 600 + 100 * number
+        for change in keeper.applied(head(at, at + 100), at, sql, SESSION):
+            assert (change.renamed, change.filled) == ((), ())
