@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ray_canal.config import MetaConfig, SourceConfig
@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 _LARGE = 64 << 10
 """A statement with values of so many characters is measured before it is sent."""
+_BYTES_PER_S = 1 << 20
+"""A server that is slower with a large statement counts as one that does not answer."""
 
 
 class _Login(SourceConfig):
@@ -101,9 +103,23 @@ class MetaDatabase:
             self._connection = connect(self._login)
         # Texts of the caller are values, never part of the statement.
         statement = sql.replace("{d}", self._database)
-        if sum(len(value) for value in values if isinstance(value, str | bytes)) > _LARGE:
-            self._refuse_too_long(statement, values)
-        return query(self._connection, self._login, statement, *values)
+        size = sum(len(value) for value in values if isinstance(value, str | bytes))
+        if size <= _LARGE:
+            return query(self._connection, self._login, statement, *values)
+        self._refuse_too_long(statement, values)
+        with self._patient(size):
+            return query(self._connection, self._login, statement, *values)
+
+    @contextlib.contextmanager
+    def _patient(self, size: int) -> Iterator[None]:
+        """Wait longer for a statement of that size: it is sent, parsed and written first. One that
+        always ends too late would be repeated without end."""
+        connection, usual_s = self._connection, max(1, round(self._login.read_timeout_s))
+        connection._read_timeout = connection._write_timeout = usual_s + size / _BYTES_PER_S
+        try:
+            yield
+        finally:
+            connection._read_timeout = connection._write_timeout = usual_s
 
     def _refuse_too_long(self, statement: str, values: Sequence[object]) -> None:
         """Raises MetaUnavailable: the server would not take it. It ends the connection then, and

@@ -31,6 +31,8 @@ class Server:
         self.told: list[str] = []
         self.fails: dict[str, Exception] = {}
         self.connections = 0
+        self._read_timeout = self._write_timeout = 3.0
+        self.waited_s: list[float] = []
         if empty:
             self.fails["select 1 from"] = SourceError("no such table")
         monkeypatch.setattr(module, "connect", self._connect)
@@ -48,10 +50,17 @@ class Server:
 
     def _query(self, _: Any, __: SourceConfig, sql: str, *values: object) -> list[dict[str, Any]]:
         self.told.append(sql)
+        self.waited_s.append(min(self._read_timeout, self._write_timeout))
         for words in list(self.fails):
             if sql.startswith(words):
                 raise self.fails.pop(words)
-        return [{"id": 77}]
+        return [{"id": 77, "packet_bytes": 64 << 20}]
+
+    def cursor(self) -> Any:
+        return self
+
+    def mogrify(self, sql: str, values: tuple[str, ...]) -> str:
+        return sql % values
 
 
 def test_tables_are_made_where_they_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +132,21 @@ def test_a_server_that_does_not_answer_is_not_asked_twice(monkeypatch: pytest.Mo
     with pytest.raises(MetaUnavailable, match="timed out"):
         database.rows("select 2")
     assert len(server.told) == asked + 1
+
+
+def test_a_large_statement_is_waited_for_as_long_as_it_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that always ends too late would be repeated without end."""
+    server = Server(monkeypatch)
+    database = MetaDatabase(CONFIG, TABLES)
+    database.changed("insert into {d}.t values (%s)", "x" * (8 << 20))
+    database.changed("insert into {d}.t values (%s)", "x")
+    assert server.waited_s[-2:] == [3.0 + 8, 3.0]
+    server.fails["insert"] = SourceError("no")
+    with pytest.raises(MetaUnavailable):
+        database.changed("insert into {d}.t values (%s)", "x" * (8 << 20))
+    assert server._read_timeout == 3.0
 
 
 def test_what_a_statement_has_written_comes_with_its_count(monkeypatch: pytest.MonkeyPatch) -> None:
