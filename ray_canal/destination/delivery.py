@@ -75,7 +75,7 @@ class Delivery:
         """Return the next batch to a caller that acks it on arrival; see Connector.get."""
         came_s = time.monotonic()
         await self._take_back(request)
-        await self._loop_acks.settle(request.client_id)
+        await self._loop_acks.settle(request.client_id, request.holder)
         (await self._lookup.of(request.client_id)).store.refuse_unacked(request.client_id)
         return await self._get(request, request.timeout, came_s, full=True)
 
@@ -273,7 +273,7 @@ class Delivery:
 
     async def ack(self, request: AckRequest) -> None:
         """Confirm a batch; the cursor is durable when this returns."""
-        await self._loop_acks.settle(request.client_id)
+        await self._loop_acks.settle(request.client_id, request.holder)
         await self._ack(request)
 
     async def _ack(self, request: AckRequest) -> None:
@@ -313,7 +313,7 @@ class Delivery:
 
     async def list_batch_ids(self, request: ClientRequest) -> list[int]:
         """Return the ids of a subscriber's outstanding batches, smallest first."""
-        await self._loop_acks.settle(request.client_id)
+        await self._loop_acks.settle(request.client_id, request.holder)
         pipeline = await self._lookup.of(request.client_id)
         self._table.refuse_replaced(request.client_id, request.holder)
         return pipeline.store.batch_ids(request.client_id)

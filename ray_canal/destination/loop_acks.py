@@ -54,9 +54,11 @@ class LoopAcks:
         self._owed[client_id] = owed
         return Acking(self._working(client_id), is_late)
 
-    async def settle(self, client_id: int) -> None:
-        """Return when everything is acked. Raises what an ack raised."""
-        if self._owed.get(client_id):
+    async def settle(self, client_id: int, holder: str) -> None:
+        """Return when everything of this holder is acked. Raises what an ack raised. (What one that
+        was replaced has not acked comes again.)"""
+        owed = self._owed.get(client_id)
+        if owed and owed[0].holder == holder:  # all are of one
             await asyncio.shield(self._working(client_id))
 
     def forget(self, client_id: int, batch_id: int | None) -> None:

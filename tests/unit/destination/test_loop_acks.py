@@ -12,7 +12,7 @@ from ray_canal.destination.api import AckRequest
 from ray_canal.destination.loop_acks import LoopAcks
 from ray_canal.errors import BatchNotFound, MetaUnavailable, SubscriberReplaced
 
-ME = 7
+ME, ME_NOW = 7, "me"
 
 
 class Disk:
@@ -94,10 +94,10 @@ async def test_what_the_backend_did_not_take_is_tried_again(disk: Disk) -> None:
     disk.failures = [MetaUnavailable("away"), MetaUnavailable("still")]
     disk.done(2)
     with pytest.raises(MetaUnavailable):
-        await disk.acks.settle(ME)
+        await disk.acks.settle(ME, ME_NOW)
     with pytest.raises(MetaUnavailable):
-        await disk.acks.settle(ME)
-    await disk.acks.settle(ME)
+        await disk.acks.settle(ME, ME_NOW)
+    await disk.acks.settle(ME, ME_NOW)
     assert disk.acked == [1, 2]
 
 
@@ -117,7 +117,18 @@ async def test_another_holder_acks_nothing_of_the_one_before(disk: Disk) -> None
     disk.failures = [MetaUnavailable("away")]
     await asyncio.wait({disk.done(1).task})
     assert disk.done(None, "another") is None
-    await disk.acks.settle(ME)
+    await disk.acks.settle(ME, "another")
+    assert disk.acked == []
+
+
+@story
+async def test_an_ack_of_the_holder_before_fails_no_call_of_another_one(disk: Disk) -> None:
+    """Its cursor was not written; then another one has subscribed, and acks, without a loop."""
+    disk.failures = [MetaUnavailable("away"), SubscriberReplaced("by another one")]
+    await asyncio.wait({disk.done(1).task})
+    await disk.acks.settle(ME, "another")
+    with pytest.raises(SubscriberReplaced):
+        await disk.acks.settle(ME, ME_NOW)
     assert disk.acked == []
 
 
@@ -127,5 +138,5 @@ async def test_what_was_given_back_is_not_acked(disk: Disk) -> None:
     await asyncio.wait({disk.done(1).task})
     disk.acks.forget(ME, 2)
     disk.acks.forget(ME, 1)
-    await disk.acks.settle(ME)
+    await disk.acks.settle(ME, ME_NOW)
     assert disk.acked == []
