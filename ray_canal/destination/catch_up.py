@@ -68,6 +68,13 @@ class CatchUp:
         self._try_at = 0.0
         self.note_replaced: BeforeAppendTo = nothing_noted
 
+    @property
+    def last_batch_id(self) -> int:
+        """Return the id of the newest batch that the subscriber was given, here or before."""
+        if self.pipeline is None:
+            return self._last_batch_id
+        return max(self._last_batch_id, self.pipeline.store.last_batch_id(self._client_id))
+
     async def open(self, cursor: LogPosition | None) -> LogPosition:
         """Stand at the source (None: where the configuration says). Return where the subscriber
         begins. Raises SourceError kinds."""

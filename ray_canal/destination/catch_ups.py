@@ -44,6 +44,13 @@ class CatchUps:
         """Return a subscriber's catch-up; None: it has none."""
         return self._catch_ups.get(client_id)
 
+    def last_batch_id(self, client_id: int) -> int:
+        """Return the id of the newest batch that a subscriber was given, in any log: no other batch
+        of it may have that id, as an ack of the one would be taken for the other's."""
+        last_id = 0 if self._main is None else self._main.store.last_batch_id(client_id)
+        catch_up = self._catch_ups.get(client_id)
+        return last_id if catch_up is None else max(last_id, catch_up.last_batch_id)
+
     def detach(self, client_ids: list[int]) -> None:
         """Let the log go on without these subscribers, also those that were about to come back."""
         assert self._main is not None
@@ -144,9 +151,7 @@ class CatchUps:
         NotSubscribed."""
         assert self._main is not None
         start = self._state.subscribers.get(client_id).position or self._main.store.first_position
-        last_id, there = self._main.store.last_batch_id(client_id), self._catch_ups.get(client_id)
-        if there is not None and there.pipeline is not None:
-            last_id = max(last_id, there.pipeline.store.last_batch_id(client_id))
+        last_id = self.last_batch_id(client_id)
         self.close(client_id)
         config = own_config(self._state.config.now)
         held = RowsLog(self._state, config, client_id, last_id, start)

@@ -142,14 +142,11 @@ class SubscriberOperations:
         void."""
         await self._write(one)
         client_id, pipeline = one.client_id, self._state.log.pipeline
-        there = self._lookup.now(client_id)
+        last_id = self._catch_ups.last_batch_id(client_id)
         self._catch_ups.close(client_id)
         if pipeline is None:
             return
         store = pipeline.store
-        last_id = store.last_batch_id(client_id)
-        if there is not None and there is not pipeline:
-            last_id = max(last_id, there.store.last_batch_id(client_id))
         store.release_place(client_id)
         store.unsubscribe(client_id)
         terms = self._state.subscribers.terms(one)
