@@ -1,0 +1,193 @@
+"""Random tables whose columns, names and rows change: statements for a source that is mirrored.
+
+Each table knows its columns, so that what it holds can be compared with its mirror column by
+column. JSON is left out: a DECIMAL in it becomes a DOUBLE where it is read again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.random_columns import Kind, random_kind
+
+ADDED = (
+    "int not null", "int not null default 7", "int default -7", "tinyint(1) default true",
+    "bigint unsigned default 18446744073709551615", "decimal(9,3) not null default 1.5",
+    "double not null", "bit(5) default b'101'", "year default 2020", "varchar(9) not null",
+    r"varchar(9) default 'it''s \\é\n'", "char(5) default 'a '", "enum('a','b') not null",
+    "set('x','y') default 'x,y'", "varbinary(4) default x'ff00'", "binary(3) default 'a'",
+    "date default '2020-02-03'", "datetime(3) default '2020-02-03 01:02:03.5'",
+)  # fmt: skip
+"""Columns that rows which are there have a value in."""
+NO_MODE = "set sql_mode = 'allow_invalid_dates,no_engine_substitution'"
+
+
+@dataclass
+class MirroredTable:
+    """`columns`: names with their kinds; `key`: that of its primary key."""
+
+    name: str
+    server: str
+    rng: random.Random
+    numbers: itertools.count[int]
+    columns: dict[str, Kind] = field(default_factory=dict)
+    key: str = ""
+    ids: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.key = self.rng.choice(("id", "k", "k, id"))
+        for _ in range(self.rng.randint(1, 6)):
+            self.columns[self.new_name()] = self.kind()
+
+    def new_name(self) -> str:
+        return f"c{next(self.numbers)}"
+
+    def kind(self) -> Kind:
+        while (found := random_kind(self.rng, self.server)).ddl.startswith("json"):
+            pass
+        return found
+
+    @property
+    def create(self) -> str:
+        columns = "".join(f", {name} {declared(kind)}" for name, kind in self.columns.items())
+        head = f"id int, k varchar(20) not null{columns}, primary key ({self.key})"
+        return f"create table {self.name} ({head}) default charset=utf8mb4"
+
+    @property
+    def select(self) -> str:
+        columns = [kind.select.format(name) for name, kind in self.columns.items()]
+        return f"select {', '.join(['id', 'k', *columns])} from {{}}.{self.name} order by id"
+
+    def value(self, kind: Kind) -> str:
+        if "not null" not in kind.ddl and self.rng.random() < 0.12:
+            return "null"
+        return kind.literal(self.rng)
+
+    def changes(self) -> list[str]:
+        """Statements that change rows."""
+        rng, found = self.rng, []
+        for number in rng.sample(self.ids, min(len(self.ids), rng.randint(0, 3))):
+            names = rng.sample([*self.columns], rng.randint(1, min(3, len(self.columns))))
+            values = ", ".join(f"{name} = {self.value(self.columns[name])}" for name in names)
+            found.append(f"update {self.name} set {values} where id = {number}")
+        if self.ids and rng.random() < 0.3:
+            number = self.ids.pop(rng.randrange(len(self.ids)))
+            found.append(f"delete from {self.name} where id = {number}")
+        if self.ids and rng.random() < 0.2:
+            key = text_of(next(self.numbers))
+            found.append(f"update {self.name} set k = {key} where id = {rng.choice(self.ids)}")
+        new = [next(self.numbers) for _ in range(rng.randint(1, 4))]
+        rows = ", ".join(
+            f"({', '.join([str(n), text_of(n), *map(self.value, self.columns.values())])})"
+            for n in new
+        )
+        names = ", ".join(["id", "k", *self.columns])
+        found.append(f"insert into {self.name} ({names}) values {rows}")
+        self.ids += new
+        return found
+
+
+def declared(kind: Kind) -> str:
+    """A column's declaration, NULL allowed if it says nothing else."""
+    return kind.ddl if "null" in kind.ddl.split() else f"{kind.ddl} null"
+
+
+def text_of(number: int) -> str:
+    return f"'{('k', 'K ', 'é', 'ß')[number % 4]}{number}'"
+
+
+class MirroredTables:
+    """The tables of a database. `statements` yields what happens to them next."""
+
+    def __init__(self, seed: int, server: str) -> None:
+        self.rng, self.server = random.Random(seed), server
+        self.numbers = itertools.count(1)
+        self.tables = [self._table(f"t{number}") for number in range(2)]
+        self._ddl: list[Callable[[MirroredTable], list[str]]] = [
+            self._add, self._add, self._fill, self._fill, self._drop, self._move, self._empty,
+            self._rename, self._rename_column, self._make_again, self._make, self._swap, self._like,
+        ]  # fmt: skip
+
+    def _table(self, name: str) -> MirroredTable:
+        return MirroredTable(name, self.server, self.rng, self.numbers)
+
+    def statements(self) -> list[str]:
+        """A change of a table, and transactions that change rows."""
+        found = self.rng.choice(self._ddl)(self.rng.choice(self.tables))
+        for _ in range(self.rng.randint(0, 3)):
+            found += ["begin", *self.rng.choice(self.tables).changes(), "commit"]
+        return found
+
+    def _add(self, table: MirroredTable) -> list[str]:
+        name, kind = table.new_name(), table.kind()
+        table.columns[name] = kind
+        place = self.rng.choice(("", " first", " after id"))
+        return [f"alter table {table.name} add {name} {declared(kind)}{place}"]
+
+    def _fill(self, table: MirroredTable) -> list[str]:
+        name, text = table.new_name(), self.rng.choice(ADDED)
+        null = "" if "not null" in text else " null"
+        values = {"date": "'2021-01-01'", "enum": "'b'", "set": "'y'", "char": "'a'", "bin": "'a'"}
+        value = next((values[word] for word in values if word in text), "1")
+        table.columns[name] = Kind(text + null, lambda _: value)
+        return [f"alter table {table.name} add {name} {text}"]
+
+    def _drop(self, table: MirroredTable) -> list[str]:
+        if len(table.columns) < 2:
+            return []
+        name = self.rng.choice([*table.columns])
+        del table.columns[name]
+        return [f"alter table {table.name} drop {name}"]
+
+    def _move(self, table: MirroredTable) -> list[str]:
+        name = self.rng.choice([*table.columns])
+        place = self.rng.choice(("first", "after id", "comment 'x'"))
+        return [f"alter table {table.name} modify {name} {declared(table.columns[name])} {place}"]
+
+    def _rename_column(self, table: MirroredTable) -> list[str]:
+        if self.server == "mysql56":  # as a target it has no RENAME COLUMN
+            return []
+        name, new = self.rng.choice([*table.columns]), table.new_name()
+        kind = table.columns[name]
+        table.columns = {new if n == name else n: k for n, k in table.columns.items()}
+        how = (f"rename column {name} to {new}", f"change {name} {new} {declared(kind)} first")
+        return [f"alter table {table.name} {self.rng.choice(how)}"]
+
+    def _empty(self, table: MirroredTable) -> list[str]:
+        table.ids = []
+        return [f"truncate table {table.name}"]
+
+    def _rename(self, table: MirroredTable) -> list[str]:
+        old, table.name = table.name, f"r{next(self.numbers)}"
+        how = (f"rename table {old} to {table.name}", f"alter table {old} rename to {table.name}")
+        return [self.rng.choice(how)]
+
+    def _make_again(self, table: MirroredTable) -> list[str]:
+        new = self._table(table.name)
+        self.tables[self.tables.index(table)] = new
+        return [f"drop table {table.name}", new.create]
+
+    def _make(self, _: MirroredTable) -> list[str]:
+        if len(self.tables) > 4:
+            return []
+        self.tables.append(self._table(f"n{next(self.numbers)}"))
+        return [self.tables[-1].create]
+
+    def _like(self, table: MirroredTable) -> list[str]:
+        if len(self.tables) > 4:
+            return []
+        new = self._table(f"l{next(self.numbers)}")
+        new.columns, new.key = dict(table.columns), table.key
+        self.tables.append(new)
+        return [f"create table {new.name} like {table.name}"]
+
+    def _swap(self, table: MirroredTable) -> list[str]:
+        other = self.rng.choice(self.tables)
+        if other is table:
+            return []
+        mine, its = table.name, other.name
+        table.name, other.name = its, mine
+        return [f"rename table {mine} to passing, {its} to {mine}, passing to {its}"]
