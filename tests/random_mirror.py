@@ -109,6 +109,7 @@ class MirroredTables:
         self._ddl: list[Callable[[MirroredTable], list[str]]] = [
             self._add, self._add, self._fill, self._fill, self._drop, self._move, self._empty,
             self._rename, self._rename_column, self._make_again, self._make, self._swap, self._like,
+            self._remake,
         ]  # fmt: skip
 
     def _table(self, name: str) -> MirroredTable:
@@ -141,6 +142,12 @@ class MirroredTables:
         name = self.rng.choice([*table.columns])
         del table.columns[name]
         return [f"alter table {table.name} drop {name}"]
+
+    def _remake(self, table: MirroredTable) -> list[str]:
+        name, kind = self.rng.choice([*table.columns]), table.kind()
+        del table.columns[name]
+        table.columns[name] = kind
+        return [f"alter table {table.name} drop {name}, add {name} {declared(kind)}"]
 
     def _move(self, table: MirroredTable) -> list[str]:
         name = self.rng.choice([*table.columns])

@@ -47,7 +47,8 @@ class TableChange:
     """Change of a table by a DDL. `arrow_schema` is that of its batches from here on; None where
     the table is gone, or where its columns are not known (`problem` says why). `retyped`: columns
     that had another type; `renamed`: (old name, new name) of columns; `filled`: what rows that are
-    there have in new columns, as text or bytes, and None where the server alone knows.
+    there have in new columns, as text or bytes, and None where the server alone knows; `remade`:
+    columns that were dropped and added again, so that their values are gone.
 
     `kind`: ALTER (it has other columns, or `is_new`: it was made), TRUNCATE, ERASE (it is gone, or
     has the name `renamed_to`), RENAME (it had the name `renamed_from`)."""
@@ -65,6 +66,7 @@ class TableChange:
     retyped: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str | bytes | None], ...] = ()
+    remade: tuple[str, ...] = ()
 
 
 @dataclass
@@ -364,5 +366,5 @@ def _table_change(
     at = journal_name, change.position, change.schema, change.table
     return TableChange(
         *at, shape, problem, is_new=change.is_new, retyped=change.retyped,
-        renamed=change.renamed, filled=change.filled,
+        renamed=change.renamed, filled=change.filled, remade=change.remade,
     )  # fmt: skip

@@ -138,7 +138,8 @@ class SchemaChange:
     """A DDL at `position` gave a table other columns. `meta` is None where the table is gone, or
     where its columns are not known (then `problem` says why). `is_new`: the table was made.
     `retyped`: columns that had another type before; `renamed`: columns by their names before;
-    `filled`: what rows that are there have in new columns, None where the server alone knows."""
+    `filled`: what rows that are there have in new columns, None where the server alone knows;
+    `remade`: columns that were dropped and added again, so that their values are gone."""
 
     position: int
     schema: str
@@ -149,3 +150,4 @@ class SchemaChange:
     retyped: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str | bytes | None], ...] = ()
+    remade: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ class ColumnChanges(NamedTuple):
     retyped: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, Constant | None], ...] = ()
+    remade: tuple[str, ...] = ()
 
 
 def column_changes(
@@ -27,7 +28,10 @@ def column_changes(
     retyped = tuple(c.name for c in new.columns if types.get(c.name, c.mysql_type) != c.mysql_type)
     if change is None:
         return ColumnChanges(retyped)
-    return ColumnChanges(retyped, _renamed(old, new, change), _filled(old, new, change))
+    known = {column.name.lower() for column in old.columns} & change.dropped
+    added = {definition.name.lower() for name, definition in change.placed if not name}
+    remade = tuple(c.name for c in new.columns if c.name.lower() in known & added)
+    return ColumnChanges(retyped, _renamed(old, new, change), _filled(old, new, change), remade)
 
 
 def _renamed(
@@ -47,7 +51,7 @@ def _renamed(
 def _filled(
     old: TableState, new: TableState, change: Alteration
 ) -> tuple[tuple[str, Constant | None], ...]:
-    known = {column.name.lower() for column in old.columns}
+    known = {column.name.lower() for column in old.columns} - change.dropped
     now = {column.name.lower(): column for column in new.columns}
     found: list[tuple[str, Constant | None]] = []
     for name, definition in change.placed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 import pyarrow as pa
 
@@ -12,6 +12,8 @@ from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.types import mysql
 
 logger = logging.getLogger(__name__)
+
+_AS_MYSQL = Context(prec=100, rounding=ROUND_HALF_UP)
 
 
 def filled(
@@ -47,7 +49,7 @@ def _value(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> object:
     if types.is_integer(kind):
         if isinstance(value, bytes):
             return int.from_bytes(value, "big")
-        number = int(Decimal(value).quantize(Decimal(1), ROUND_HALF_UP))
+        number = int(_rounded(value, 0))
         if column.type_code == mysql.YEAR and 0 < number < 100:
             raise ValueError("a year of two digits")
         return number
@@ -55,13 +57,13 @@ def _value(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> object:
         raw = value if isinstance(value, bytes) else value.encode()
         is_padded = column.mysql_type.startswith("binary")
         return raw.ljust(column.length, b"\0") if is_padded else raw
-    text = value.decode() if isinstance(value, bytes) else value
+    text = value.decode("ascii") if isinstance(value, bytes) else value  # in any character set
     if types.is_boolean(kind):
         return bool(int(text))
     if types.is_floating(kind):
         return float(text)
     if types.is_decimal(kind):
-        return Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+        return _rounded(text, kind.scale)
     if types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None):
         return pa.scalar(text).cast(kind)
     if types.is_dictionary(kind):
@@ -71,6 +73,10 @@ def _value(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> object:
     if types.is_string(kind) or types.is_large_string(kind):
         return text.rstrip(" ") if column.mysql_type.startswith("char") else text
     raise NotImplementedError(str(kind))
+
+
+def _rounded(text: str, scale: int) -> Decimal:
+    return Decimal(text).quantize(Decimal(1).scaleb(-scale), context=_AS_MYSQL)
 
 
 def _label(text: str, column: ColumnMeta) -> str:

@@ -330,7 +330,7 @@ class SchemaFollower:
             else column
             for column in _specs(change.arrow_schema, meta, key)
         ]
-        found = self._with_renamed(name, change)
+        found = self._prepared(name, change)
         if change.is_new and found is not None:
             is_another = is_known and not _can_become(found, columns, key)
             if is_another or self._tables.has_rows(name):
@@ -351,8 +351,9 @@ class SchemaFollower:
         if differing := self._tables.differing(name, left):
             self._tables.change(name, differing)
 
-    def _with_renamed(self, name: TableName, change: TableChange) -> TargetTable | None:
-        """Rename columns as the statement did, if that is not done yet. Returns the table."""
+    def _prepared(self, name: TableName, change: TableChange) -> TargetTable | None:
+        """Rename columns as the statement did, if that is not done yet, and take away what it added
+        again (once more does no harm: no rows are written behind it yet). Returns the table."""
         found = self._tables.find(name)
         if found is None or change.is_new or change.arrow_schema is None:
             return found
@@ -370,10 +371,14 @@ class SchemaFollower:
                     "be, and go on behind the statement with `ray-canal sink seek`",
                     "schema",
                 )
-        if not names:
-            return found
-        self._begin()
-        self._tables.rename_columns(name, names)
+        gone = {found.spelled(each) for each in change.remade} & set(found.columns)
+        gone = gone - set(found.key or ()) if self._policy.schema_change == "evolve" else set()
+        if names or gone:
+            self._begin()
+        if names:
+            self._tables.rename_columns(name, names)
+        if gone:
+            self._tables.remove(name, sorted(gone))
         return self._tables.find(name)
 
     def _refuse_rounding(

@@ -62,9 +62,11 @@ def read_constant(words: Words, dialect: Dialect | None) -> Constant | None:
     return _number(words)
 
 
-def _bytes(text: str) -> bytes:
-    """The bytes of 0x… or 0b…, as many as its digits need."""
+def _bytes(text: str) -> bytes | None:
+    """The bytes of 0x… or 0b…, as many as its digits need; None: it has others."""
     digits = text[2:]
+    if digits and not (_HEX.fullmatch(text) or _BITS.fullmatch(text)):
+        return None
     base, per_byte = (16, 2) if text[1] in "xX" else (2, 8)
     length = -(-len(digits) // per_byte)
     return int(digits, base).to_bytes(length, "big") if digits else b""

@@ -23,6 +23,7 @@ SESSION = StatementSession("db")
         ("drop a, change b a int", {"b": "a"}, {}),
         ("rename column a to x, rename to u", {"a": "x"}, {}),
         ("drop a, add x int", {}, {}),
+        ("drop a, add a int not null", {}, {"a": "0"}),
         ("add d int default 7, add e varchar(9) default 'é' not null", {}, {"d": "7", "e": "é"}),
         ("add (d int not null, e enum('b','c') not null, f date not null)", {},
          {"d": "0", "e": "b", "f": None}),
@@ -45,6 +46,14 @@ def test_what_an_alter_table_does(
     (change,) = [each for each in changes if each.meta is not None]
     assert dict(change.renamed) == renamed
     assert dict(change.filled) == filled
+
+
+def test_a_column_that_is_dropped_and_added_is_another_one() -> None:
+    keeper = SchemaKeeper(FakeServer("create table db.t (a int, b int, c int)", 500))
+    keeper.begin([], "uuid", EntryPosition(FILE, 500))
+    actions = "drop a, add A varchar(9), drop b, add x int, change c b int"
+    (change,) = keeper.applied(head(600, 700), 600, f"alter table t {actions}", SESSION)
+    assert change.remade == ("A",)
 
 
 def test_other_statements_do_neither() -> None:

@@ -22,6 +22,7 @@ from ray_canal.views.arrow import arrow_schema
         ("tinyint", "300", None), ("bit(4)", b"\x05", 5), ("year", "2020", 2020),
         ("year", "20", None),
         ("decimal(10,2)", "1.005", Decimal("1.01")), ("double", "1e3", 1000.0),
+        ("decimal(60,2)", "1" * 58, Decimal("1" * 58)), ("varchar(9)", b"\xc3\xa9", None),
         ("varchar(9)", "é ", "é "), ("char(9)", "é ", "é"), ("text", "", ""),
         ("enum('a','B')", "b", "B"), ("enum('a')", "z", None), ("set('a','b')", "b,a", ["b", "a"]),
         ("set('a')", "", []), ("binary(4)", "ab", b"ab\0\0"), ("varbinary(4)", b"\xff", b"\xff"),

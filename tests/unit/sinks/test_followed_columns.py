@@ -54,6 +54,18 @@ def test_values_stay_under_a_new_name_and_new_columns_are_filled(
     assert "b.1:4 s.t got column z, and the log does not tell" in caplog.text
 
 
+@pytest.mark.parametrize("policy", ["add", "evolve"])
+def test_a_column_that_is_dropped_and_added_has_no_values(
+    policy: str, database: DuckDatabase
+) -> None:
+    shop = follower(database, schema_change=policy)
+    shop.follow([altered("t", is_new=True)])
+    fill(database, "t", 7)
+    for _ in range(2):
+        shop.follow([changed({"v0": "int"}, remade=("v0",))])
+        assert rows_of(database, "t") == [(1, 7 if policy == "add" else None)]
+
+
 def test_names_that_both_are_there_are_refused(database: DuckDatabase) -> None:
     shop = follower(database)
     shop.follow([altered("t", "int int", is_new=True)])

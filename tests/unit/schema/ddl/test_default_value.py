@@ -17,7 +17,7 @@ from ray_canal.schema.ddl.words import MODE_NO_BACKSLASH_ESCAPES, Dialect, Words
         ("'a' 'b''c' NULL", "ab'c", ["NULL"]), (r"'a\n\'b'", "a\n'b", []), ('"x"', "x", []),
         ("_utf8mb4'é'", "é", []), ("N'x'", "x", []), ("TRUE", "1", []), ("false", "0", []),
         ("x'4142'", b"AB", []), ("b'101'", b"\x05", []), ("0x414", b"\x04\x14", []),
-        ("0b1", b"\x01", []), ("X''", b"", []),
+        ("0b1", b"\x01", []), ("X''", b"", []), ("x'4G'", None, []), ("b'12'", None, []),
         ("('é') NULL", "é", ["NULL"]), ("('a' 'b')", None, ["(", "'a'", "'b'", ")"]),
         ("NULL", None, ["NULL"]), ("(7)", None, ["(", "7", ")"]), ("- x", None, ["-", "x"]),
         ("CURRENT_TIMESTAMP(3)", None, ["CURRENT_TIMESTAMP", "(", "3", ")"]), ("", None, []),
