@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ray_canal.destination.api import AckRequest
 from ray_canal.destination.wakeup import seen
 from ray_canal.errors import BatchNotFound, InstanceRestarted, MetaUnavailable
+from ray_canal.model.subscription import shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class LoopAcks:
         """Return when everything of this holder is acked. Raises what an ack raised. (What one that
         was replaced has not acked comes again.)"""
         owed = self._owed.get(client_id)
-        if owed and owed[0].holder == holder:  # all are of one
+        if owed and shares(holder, owed[0].holder):  # all are of one
             await asyncio.shield(self._working(client_id))
 
     def forget(self, client_id: int, batch_id: int | None) -> None:
