@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from ray_canal.sinks.port import SinkError
 from tests.in_process_sink import running, until
-from tests.integration.test_mysql_mirror import Shop, goes_on_behind, shop_of
+from tests.integration.test_mysql_mirror import Shop, any_shop, goes_on_behind, shop
 from tests.integration.test_postgres_mirror import Shop as PostgresShop
-from tests.servers import Server
-from tests.servers.postgres import PostgresServer
+from tests.integration.test_postgres_mirror import shop as postgres_shop
 
+__all__ = ["any_shop", "postgres_shop", "shop"]
 LAX = "SET SESSION sql_mode = ''"
-
-
-@pytest.fixture(params=["mysql97", "mysql56", "mariadb"])
-def any_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
-    yield from shop_of(request.getfixturevalue(request.param), tmp_path)
-
-
-@pytest.fixture
-def shop(mysql97: Server, tmp_path: Path) -> Iterator[Shop]:
-    yield from shop_of(mysql97, tmp_path)
 
 
 def test_columns_are_renamed_and_filled_as_in_the_source(any_shop: Shop) -> None:
@@ -64,8 +51,8 @@ def test_columns_that_swap_their_names_stop_the_sink(shop: Shop) -> None:
             until(lambda: runner.status.state == "failed")
 
 
-def test_in_postgres_too(mysql97: Server, postgres: PostgresServer, tmp_path: Path) -> None:
-    shop = PostgresShop(mysql97, postgres, tmp_path)
+def test_in_postgres_too(postgres_shop: PostgresShop) -> None:
+    shop = postgres_shop
     shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
     with shop.destination(), running(shop.mirror()):
         until(lambda: shop.is_mirrored("t"))
@@ -78,5 +65,3 @@ def test_in_postgres_too(mysql97: Server, postgres: PostgresServer, tmp_path: Pa
         )
         until(lambda: shop.is_mirrored("t"))
     assert list(shop.columns("t")) == ["id", "w", "a", "b", "c", "d", "e", "f"]
-    mysql97.execute(f"DROP DATABASE {shop.source}")
-    postgres.execute(*(f"DROP SCHEMA {each} CASCADE" for each in (shop.copy, shop.cursors)))

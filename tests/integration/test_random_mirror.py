@@ -11,7 +11,7 @@ import pymysql
 import pytest
 
 from tests.in_process_sink import running, until
-from tests.integration.test_mysql_mirror import Shop
+from tests.integration.test_mysql_mirror import Shop, shop_of
 from tests.random_columns import Kind
 from tests.random_mirror import NO_MODE, MirroredTable, MirroredTables
 from tests.servers import Server
@@ -78,14 +78,8 @@ def test_many_lives(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -
 
 def live_once(server: Server, folder: Path, seed: int, steps: int) -> None:
     folder.mkdir()
-    shop = Shop(server, folder)
-    try:
+    with contextlib.contextmanager(shop_of)(server, folder) as shop:
         live(shop, seed, steps)
-    finally:
-        server.execute(
-            f"DROP DATABASE {shop.source}",
-            *(f"DROP DATABASE IF EXISTS {each}" for each in (shop.copy, f"{shop.copy}_canal")),
-        )
 
 
 def test_one_life(mysql97: Server, tmp_path: Path) -> None:
