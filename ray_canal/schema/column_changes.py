@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.alter_table import Alteration
 from ray_canal.schema.ddl.default_value import Constant, implicit_value
 from ray_canal.schema.table_state import TableState
+
+Columns = Mapping[str, ColumnMeta]
+"""Columns of a version by their names in lower case."""
 
 
 class ColumnChanges(NamedTuple):
@@ -28,35 +33,33 @@ def column_changes(
     retyped = tuple(c.name for c in new.columns if types.get(c.name, c.mysql_type) != c.mysql_type)
     if change is None:
         return ColumnChanges(retyped)
-    known = {column.name.lower() for column in old.columns} & change.dropped
+    known = {column.name.lower(): column for column in old.columns}
+    now = {column.name.lower(): column for column in new.columns}
     added = {definition.name.lower() for name, definition in change.placed if not name}
-    remade = tuple(c.name for c in new.columns if c.name.lower() in known & added)
-    return ColumnChanges(retyped, _renamed(old, new, change), _filled(old, new, change), remade)
+    remade = tuple(now[name].name for name in now if name in known.keys() & change.dropped & added)
+    return ColumnChanges(retyped, _renamed(known, now, change), _filled(known, now, change), remade)
 
 
 def _renamed(
-    old: TableState, new: TableState, change: Alteration
+    known: Columns, now: Columns, change: Alteration
 ) -> tuple[tuple[str, str], ...]:
     """The columns that have another name now, by it. A change of letters' case is none."""
     pairs = {**change.renamed_columns, **{name: d.name for name, d in change.placed if name}}
-    known = {column.name.lower(): column.name for column in old.columns}
-    now = {column.name.lower(): column.name for column in new.columns}
     return tuple(
-        (known[name], now[to.lower()])
+        (known[name].name, now[to.lower()].name)
         for name, to in pairs.items()
         if name in known and to.lower() in now and name != to.lower()
     )
 
 
 def _filled(
-    old: TableState, new: TableState, change: Alteration
+    known: Columns, now: Columns, change: Alteration
 ) -> tuple[tuple[str, Constant | None], ...]:
-    known = {column.name.lower() for column in old.columns} - change.dropped
-    now = {column.name.lower(): column for column in new.columns}
+    kept = known.keys() - change.dropped
     found: list[tuple[str, Constant | None]] = []
     for name, definition in change.placed:
         column = now.get(definition.name.lower())
-        if name or column is None or definition.name.lower() in known:
+        if name or column is None or definition.name.lower() in kept:
             continue
         if definition.is_computed:
             found.append((column.name, None))
