@@ -29,6 +29,7 @@ from ray_canal.client.connector import Connector
 from ray_canal.errors import ConfigError, InstanceError
 from ray_canal.model.reports import SubscriberReport
 from ray_canal.views.presence import PRESENT_OF
+from ray_canal.views.row_places import table_name
 from ray_canal.views.table_events import RENAMED_FROM, RENAMED_TO, SQL
 
 _POLL_S = 0.5
@@ -318,8 +319,7 @@ def _write_arrow(batches: Iterator[pa.RecordBatch], directory: Path) -> None:
     with contextlib.ExitStack() as stack:
         writers: dict[str, Any] = {}
         for batch in batches:
-            meta = batch.schema.metadata
-            name = f"{meta[b'canal.schema'].decode()}.{meta[b'canal.table'].decode()}"
+            name = table_name(batch)
             file = _file_name(name, batch.schema, versions.setdefault(name, []), "arrow")
             if file not in writers:
                 options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)

@@ -17,6 +17,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.sinks.lakes.file_shares import Spread, in_threads
 from ray_canal.sinks.port import Sink, SinkError, Transform
 from ray_canal.sinks.runner import Runner, SinkStatus
+from ray_canal.views.row_places import table_name
 
 if TYPE_CHECKING:
     from ray_canal.sinks.lakes.lake import Lake
@@ -135,12 +136,10 @@ def transform_of(config: SinkConfig) -> Transform | None:
 
 def _transform_of(config: SinkConfig, batch: pa.RecordBatch) -> str:
     """Return which rows a transform was given, for an error."""
-    notes = batch.schema.metadata or {}
-    table = ".".join(notes[each].decode() for each in (b"canal.schema", b"canal.table"))
     file, position = (batch[name][0].as_py() for name in ("journal_name", "position"))
     return (
-        f"sink {config.name}: transform {config.transform!r}, given rows of {table} from "
-        f"{file}:{position} on,"
+        f"sink {config.name}: transform {config.transform!r}, given rows of {table_name(batch)} "
+        f"from {file}:{position} on,"
     )
 
 

@@ -20,6 +20,7 @@ from ray_canal.model.table_event import STATEMENT
 from ray_canal.spark.keys import by_key, key_of
 from ray_canal.spark.row_transfer import Shown, Way, Writer, chosen_way, cores_of, writer_of
 from ray_canal.spark.schema import merged_type, readable_schema
+from ray_canal.views.row_places import table_name
 from ray_canal.views.table_events import RENAMED_FROM, RENAMED_TO, SQL, is_of_table
 
 if TYPE_CHECKING:
@@ -123,15 +124,6 @@ class Options:
             statements,
             partition_by,
         )
-
-
-def table_name(batch: pa.RecordBatch) -> str:
-    """`schema.table` of a batch, from its metadata. Raises CanalError: it has none."""
-    notes = batch.schema.metadata or {}
-    try:
-        return f"{notes[b'canal.schema'].decode()}.{notes[b'canal.table'].decode()}"
-    except KeyError as error:
-        raise CanalError(f"the batch has no metadata {error}: not a batch of ray_canal") from None
 
 
 def to_frames(

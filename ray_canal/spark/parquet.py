@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from ray_canal.errors import ConfigError
 from ray_canal.spark.commits import Commit, Commits, Files, last_commit, staged, unfinished
-from ray_canal.spark.frames import is_statement, table_name
+from ray_canal.spark.frames import is_statement
 from ray_canal.spark.hadoop_files import HadoopFiles
 from ray_canal.spark.parquet_tasks import stage_by_tasks, task_folder
 from ray_canal.spark.place import file_name, is_above, order_of, read_file_name
@@ -37,7 +37,7 @@ from ray_canal.spark.row_transfer import cores_of
 from ray_canal.spark.session import REBASED_IN_WRITE
 from ray_canal.spark.state import latest
 from ray_canal.spark.versions import in_one_schema
-from ray_canal.views.row_places import RowPlace, place_at, rows_above
+from ray_canal.views.row_places import RowPlace, place_at, rows_above, table_name
 
 PARTITIONED_BY = ("schema_name", "table_name", "date")
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ray_canal.errors import CanalError
 from ray_canal.model.arrays import Bools, Int64s
 from ray_canal.model.position import journal_key
 
@@ -37,6 +38,15 @@ class RowPlace(NamedTuple):
 
 NOWHERE = RowPlace(0, 0, 0, 0)
 """Before every place."""
+
+
+def table_name(batch: pa.RecordBatch) -> str:
+    """Return `schema.table` of a batch, from its metadata. Raises CanalError: it has none."""
+    notes = batch.schema.metadata or {}
+    try:
+        return f"{notes[b'canal.schema'].decode()}.{notes[b'canal.table'].decode()}"
+    except KeyError as error:
+        raise CanalError(f"the batch has no metadata {error}: not a batch of ray_canal") from None
 
 
 def place_at(batch: pa.RecordBatch, index: int) -> RowPlace:

@@ -17,6 +17,7 @@ from ray_canal.model.table_meta import TableMeta
 from ray_canal.types import mysql
 from ray_canal.types.registry import storage_code
 from ray_canal.views.presence import PRESENT_OF
+from ray_canal.views.row_places import table_name
 
 UNAVAILABLE = "__debezium_unavailable_value"
 _BLOBS = {
@@ -81,9 +82,8 @@ def _may_be_null(meta: TableMeta | None, name: str) -> bool:
 
 
 def _refuse(batch: pa.RecordBatch, side: str, name: str) -> None:
-    notes = batch.schema.metadata or {}
-    table = f"{notes[b'canal.schema'].decode()}.{notes[b'canal.table'].decode()}"
     raise UnsupportedEvent(
-        f"a row of {table} has no {name} in its image {side!r}, and nothing can stand for it in "
-        "Debezium's format: set binlog_row_image=FULL on the source (or NOBLOB), for each session"
+        f"a row of {table_name(batch)} has no {name} in its image {side!r}, and nothing can stand "
+        "for it in Debezium's format: set binlog_row_image=FULL on the source (or NOBLOB), for "
+        "each session"
     )

@@ -11,8 +11,9 @@ import pytest
 
 from ray_canal.errors import CanalError
 from ray_canal.spark import chunks, row_transfer
-from ray_canal.spark.frames import table_name, to_frames
+from ray_canal.spark.frames import to_frames
 from ray_canal.spark.row_transfer import Way
+from ray_canal.views.row_places import table_name
 from tests.spark.conftest import ITEM, change_batch, inserts
 
 WAYS: tuple[Way, ...] = ("memory", "objects", "rows", "driver")

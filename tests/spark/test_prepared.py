@@ -15,12 +15,12 @@ from ray_canal.client.message import Message
 from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.offline import decode_chunks
 from ray_canal.source.files import BinlogFiles
-from ray_canal.spark.frames import table_name, to_frames
+from ray_canal.spark.frames import to_frames
 from ray_canal.spark.history import scd2
 from ray_canal.spark.parquet import ParquetSink, read_changes, read_rows
 from ray_canal.spark.prepared import Named, Outcome, Prepared
 from ray_canal.spark.state import latest
-from ray_canal.views.row_places import RowPlace
+from ray_canal.views.row_places import RowPlace, table_name
 from ray_canal.views.transactions import COMMIT_PREPARED, PREPARED, ROLLBACK_PREPARED, ROLLED_BACK
 from tests.servers import Server
 
