@@ -172,15 +172,15 @@ def _with_earlier_lives(rows: DataFrame, lives: DataFrame, names: Sequence[str])
         return rows
     lives = lives.where(F.col("began") != _GONE).localCheckpoint()
     done, rows = rows.where(~waits), rows.where(waits).localCheckpoint()
-    columns = [F.col("`" + name.replace("`", "``") + "`") for name in done.columns]
+    columns = [F.col(_quoted(name)) for name in done.columns]
     while rows.limit(1).count():
         mine, theirs = rows.alias("mine"), lives.alias("theirs")
         same_row = F.col("mine.parent").eqNullSafe(F.col("theirs.key")) & F.col(
             "mine.began_at"
         ).eqNullSafe(F.col("theirs.ends_at"))
         told = [
-            F.coalesce(F.col(f"mine.{_quoted(n)}"), F.col(f"theirs.{_quoted(n)}")).alias(_value(n))
-            for n in names
+            F.coalesce(F.col(f"mine.{_quoted(n)}"), F.col(f"theirs.{_quoted(n)}")).alias(n)
+            for n in map(_value, names)
         ]
         rows = mine.join(theirs, same_row, "left").select(
             "mine.key",
@@ -242,8 +242,8 @@ def _value(name: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    return "`" + _value(name).replace("`", "``") + "`"
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _of(name: str) -> Column:
-    return F.col(_quoted(name))
+    return F.col(_quoted(_value(name)))

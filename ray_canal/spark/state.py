@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField
 
 from ray_canal.errors import ConfigError
 from ray_canal.spark.frames import Statements
@@ -16,6 +16,7 @@ from ray_canal.spark.lineage import surviving
 from ray_canal.spark.merge import Absent, key_value, merged
 from ray_canal.spark.place import order_of
 from ray_canal.spark.prepared import Named, committed
+from ray_canal.spark.versions import field_named
 from ray_canal.views.presence import PRESENT
 
 KEY_NOTE = "canal.key"
@@ -95,12 +96,10 @@ def key_field(frame: DataFrame, image: str, name: str) -> Column:
 
 
 def _field(frame: DataFrame, image: str, name: str) -> StructField:
-    kinds = frame.schema[image].dataType
-    fields = kinds.fields if isinstance(kinds, StructType) else []
-    for field in fields:
-        if field.name.lower() == name.lower():
-            return field
-    raise ConfigError(f"there is no column {name} in the frame's images")
+    field = field_named(frame.schema[image].dataType, name)
+    if field is None:
+        raise ConfigError(f"there is no column {name} in the frame's images")
+    return field
 
 
 def _old_key(frame: DataFrame, names: Sequence[str]) -> list[Column]:

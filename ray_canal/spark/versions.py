@@ -41,11 +41,11 @@ def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
 
 
 def _type_of(struct: spark.DataType, name: str) -> spark.DataType | None:
-    field = _field(struct, name)
+    field = field_named(struct, name)
     return None if field is None else field.dataType
 
 
-def _field(struct: spark.DataType, name: str) -> spark.StructField | None:
+def field_named(struct: spark.DataType, name: str) -> spark.StructField | None:
     """Return a field, in whichever letters."""
     if not isinstance(struct, spark.StructType):
         return None
@@ -69,7 +69,7 @@ def _as(column: Column, given: spark.DataType | None, wanted: spark.DataType) ->
         return column.cast("string").cast(wanted) if wanted == _BYTES else column.cast(wanted)
     fields = []
     for field in wanted:
-        found = _field(given, field.name)
+        found = field_named(given, field.name)
         value = column[field.name if found is None else found.name]
         fields.append(
             _as(value, _type_of(given, field.name), field.dataType).alias(field.name)
