@@ -1,8 +1,8 @@
 """Streaming queries on a Spark standalone, killed at random: each row once in Parquet and Delta.
 
-    python -m tests.spark.kills --kills 100 [--seed 1]
+    python -m tests.spark.kills --kills 100 [--seed 1] [--workers 2]
 
-The driver, its executor, the destination's store and the Flight server die by SIGKILL, one after
+The driver, an executor, the destination's store and the Flight server die by SIGKILL, one after
 the other, in the midst of micro-batches. A driver is started again with the same checkpoints; what
 else dies comes back by itself. When all rows are written they are compared with the decoded files,
 and the next round begins with an empty folder.
@@ -54,6 +54,7 @@ class Round:
         self.name = folder.name
         self.killed: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
+        self.executors = 0
         self.driver: subprocess.Popen[bytes] | None = None
         tree: dict[str, Any] = {
             "meta": {"path": str(folder / "meta.db")},
@@ -113,7 +114,7 @@ class Round:
         kind = self.chance.choice(["driver", "executor", "store", "flight"])
         pids = {
             "driver": self.driver_pids,
-            "executor": self.executor_pids,
+            "executor": self.an_executor,
             "store": lambda: running(STORE),
             "flight": lambda: running(FLIGHT),
         }[kind]()
@@ -134,6 +135,12 @@ class Round:
             return [each.pid for each in (*root.children(recursive=True), root)]
         except psutil.NoSuchProcess:
             return []
+
+    def an_executor(self) -> list[int]:
+        """One of them, if there are several, with its share of the micro-batch."""
+        found = self.executor_pids()
+        self.executors = max(self.executors, len(found))
+        return [self.chance.choice(found)] if found else []
 
     @staticmethod
     def executor_pids() -> list[int]:
@@ -165,22 +172,24 @@ class Round:
 def main(
     kills: Annotated[int, typer.Option(min=1, help="So many kills in all.")] = 100,
     seed: Annotated[int, typer.Option(help="Of what is killed, and when.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Of the standalone, an executor each.")] = 1,
 ) -> None:
     """Kill, compare, and print what was done."""
     provide_java()
     chance = random.Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="spark-kills-"))
-    ray.init(num_cpus=3, include_dashboard=False, object_store_memory=600 << 20)
+    ray.init("local", num_cpus=3, include_dashboard=False, object_store_memory=600 << 20)
     total: Counter[str] = Counter()
     home = Path(pyspark.__file__).parent
-    with standalone(home, sys.executable, folder) as cluster:
+    with standalone(home, sys.executable, folder, workers) as cluster:
         while total.total() < kills:
             path = folder / f"round_{chance.randrange(10**6)}"
             path.mkdir()
             each = Round(cluster, path, chance)
             each.run(kills - total.total())
             total += each.killed
-            print(f"{path.name}: {dict(each.killed)} killed, {dict(each.failures)}", flush=True)
+            done = f"{dict(each.killed)} killed, {dict(each.failures)}"
+            print(f"{path.name}: {done}, {each.executors} executors", flush=True)
     ray.shutdown()
     shutil.rmtree(folder)
     print(f"{total.total()} kills, {dict(total)}: each row once in Parquet and Delta", flush=True)

@@ -59,8 +59,11 @@ class Standalone:
 
 
 @contextlib.contextmanager
-def standalone(home: Path, python: str, folder: Path) -> Iterator[Standalone]:
-    """A cluster of one worker with two cores on loopback."""
+def standalone(
+    home: Path, python: str, folder: Path, workers: int = 1
+) -> Iterator[Standalone]:
+    """A cluster of workers with two cores each on loopback; an application gets an executor of
+    each."""
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "SPARK_", "PYTHON"))},
         "SPARK_HOME": str(home),
@@ -73,7 +76,7 @@ def standalone(home: Path, python: str, folder: Path) -> Iterator[Standalone]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, *arguments: str) -> Path:
-        log = folder / f"{name}.log"
+        log = folder / f"{name}.{len(started)}.log"
         with log.open("wb") as file:
             started.append(
                 subprocess.Popen(
@@ -90,8 +93,9 @@ def standalone(home: Path, python: str, folder: Path) -> Iterator[Standalone]:
         port = ("--port", "0", "--webui-port", "0", "--host", "127.0.0.1")
         master = _told(start("master.Master", *port), r"spark://127\.0\.0\.1:\d+", started)
         work = ("--cores", "2", "--memory", "1g", "--work-dir", str(folder / "work"))
-        log = start("worker.Worker", *port, *work, master)
-        _told(log, "Successfully registered with master", started)
+        for _ in range(workers):
+            log = start("worker.Worker", *port, *work, master)
+            _told(log, "Successfully registered with master", started)
         yield Standalone(home, python, master, environment)
     finally:
         for process in reversed(started):
