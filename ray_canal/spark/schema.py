@@ -16,8 +16,7 @@ import pyarrow.types as kind
 from pyspark.sql import types as spark
 
 from ray_canal.errors import CanalError
-from ray_canal.sinks.databases.value_texts import time_texts
-from ray_canal.views.texts import decimal_texts
+from ray_canal.views.mysql_texts import mysql_texts
 
 SPARK_DECIMAL_DIGITS_MAX = 38
 _UINT64_DIGITS = 20
@@ -128,12 +127,8 @@ def readable_array(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.binary_join(words, ",").cast(target)  # as MySQL shows a SET
     if kind.is_time(given):
         return readable_array(array.cast(pa.time64("us")).cast(pa.int64()), target)
-    if kind.is_duration(given) and target != given:
-        return time_texts(array).cast(target)
-    if kind.is_decimal(given) and target in (pa.string(), pa.binary()):
-        return decimal_texts(array).cast(target)
-    if target == pa.binary() and readable_type(given) != target:
-        return array.cast(pa.string()).cast(target)
+    if target in (pa.string(), pa.binary()) and readable_type(given) != pa.binary():
+        return mysql_texts(array).cast(target)
     # Rounded to the next one, as ALTER TABLE does.
     return array.cast(target, safe=not kind.is_floating(target))
 

@@ -10,10 +10,10 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
 from ray_canal.spark.schema import merged_type, readable_type, spark_type
+from ray_canal.views.mysql_texts import DOUBLE_WIDTH, FLOAT_DIGITS, FLOAT_WIDTH, PLAIN_MAX
 
 _BYTES, _TEXT = spark.BinaryType(), spark.StringType()
-_PLAIN_DIGITS = 6
-"""With more digits behind the point Spark's text of a small decimal has an exponent."""
+_EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 
 
 def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
@@ -59,14 +59,8 @@ def _as(column: Column, given: spark.DataType | None, wanted: spark.DataType) ->
     if given == wanted:
         return column
     if not isinstance(wanted, spark.StructType):
-        if isinstance(given, spark.ArrayType):
-            column = F.array_join(column, ",")  # as MySQL shows a SET
-        elif isinstance(given, spark.DayTimeIntervalType):
-            column = _time_text(column)
-        elif isinstance(given, spark.DecimalType) and given.scale > _PLAIN_DIGITS:
-            column = _decimal_text(column) if wanted in (_TEXT, _BYTES) else column
-        # A number's bytes are not its text.
-        return column.cast("string").cast(wanted) if wanted == _BYTES else column.cast(wanted)
+        text = _mysql_text(column, given) if wanted in (_TEXT, _BYTES) else column
+        return text.cast(wanted)
     fields = []
     for field in wanted:
         found = field_named(given, field.name)
@@ -77,20 +71,89 @@ def _as(column: Column, given: spark.DataType | None, wanted: spark.DataType) ->
     return F.when(column.isNotNull(), F.struct(*fields))
 
 
+def _mysql_text(column: Column, given: spark.DataType) -> Column:
+    """A column of another type as `mysql_texts` (views/mysql_texts.py) makes it of Arrow's."""
+    if given == _BYTES:
+        return column
+    if isinstance(given, spark.ArrayType):
+        return F.array_join(column, ",")
+    if isinstance(given, spark.FractionalType) and not isinstance(given, spark.DecimalType):
+        return _number_text(column, given)
+    if isinstance(given, spark.DecimalType) and given.scale > 0:
+        return _decimal_text(column)
+    if isinstance(given, spark.DayTimeIntervalType):
+        return _time_text(column)
+    if isinstance(given, spark.TimestampType):
+        seconds = (F.unix_micros(column).cast("decimal(20, 0)") / 1_000_000).cast("decimal(18, 6)")
+        column = F.expr(_EPOCH) + F.make_dt_interval(secs=seconds)
+    return column.cast("string")
+
+
 def _time_text(column: Column) -> Column:
-    """A TIME as MySQL shows it, and as `time_texts` makes it of Arrow."""
     day, hour, minute, second = (
         F.abs(F.extract(F.lit(part), column)) for part in ("DAY", "HOUR", "MINUTE", "SECOND")
     )
     sign = F.when(column < F.expr("INTERVAL '0' SECOND"), "-").otherwise("")
     hours = (day * 24 + hour).cast("int")
     text = F.format_string("%s%02d:%02d:%09.6f", sign, hours, minute, second.cast("double"))
-    return F.when(column.isNotNull(), text)
+    return F.when(column.isNotNull(), F.regexp_replace(text, r"\.?0{1,6}$", ""))
 
 
 def _decimal_text(column: Column) -> Column:
-    """A decimal with all its digits."""
+    """A decimal with all its digits: Spark's own text of a small one has an exponent."""
     value = F.abs(column)
     sign = F.when(column < 0, "-").otherwise("")
     behind = F.substring_index((value % 1 + 1).cast("string"), ".", -1)
     return F.concat(sign, F.floor(value).cast("string"), F.lit("."), behind)
+
+
+def _number_text(column: Column, given: spark.DataType) -> Column:
+    """A FLOAT or DOUBLE; see `number_text`."""
+    is_float = isinstance(given, spark.FloatType)
+    size = F.abs(column.cast("double"))
+    written = _six_digits(size) if is_float else _shortest(size)
+    mantissa, power = (F.substring_index(written, "e", n) for n in (1, -1))
+    digits = F.regexp_replace(F.regexp_replace(mantissa, r"\.", ""), "0+$", "")
+    count, point = F.length(digits), power.cast("int") + 1
+    plain = (
+        F.when(point <= 0, F.concat(F.lit("0."), _zeros(-point), digits))
+        .when(point < count, F.concat(_first(digits, point), F.lit("."), _rest(digits, point)))
+        .otherwise(F.concat(digits, _zeros(point - count)))
+    )
+    behind = F.when(count > 1, F.concat(F.lit("."), _rest(digits, F.lit(1)))).otherwise("")
+    short = F.concat(_first(digits, F.lit(1)), behind, F.lit("e"), (point - 1).cast("string"))
+    sign = F.when(column < 0, "-").otherwise("")
+    fits = F.length(sign) + F.length(plain) <= (FLOAT_WIDTH if is_float else DOUBLE_WIDTH)
+    is_plain = fits & (point > -PLAIN_MAX) & ((point <= PLAIN_MAX) | (count > point))
+    text = F.concat(sign, F.when(is_plain, plain).otherwise(short))
+    return F.when(size == 0, "0").when(column.isNotNull(), text)
+
+
+def _zeros(count: Column) -> Column:
+    return F.call_function("repeat", F.lit("0"), count)
+
+
+def _first(text: Column, count: Column) -> Column:
+    return text.substr(F.lit(1), count)
+
+
+def _rest(text: Column, after: Column) -> Column:
+    return text.substr(after + 1, F.length(text))
+
+
+def _six_digits(size: Column) -> Column:
+    """Scientific notation. Java rounds half up, MySQL to the even digit."""
+    rounded = F.format_string(f"%.{FLOAT_DIGITS - 1}e", size)
+    whole = F.format_string("%.16e", size)
+    is_tie = whole.rlike(r"^\d\.\d{4}[02468]50*e")
+    cut = F.concat(whole.substr(1, FLOAT_DIGITS + 1), F.lit("e"), F.substring_index(whole, "e", -1))
+    return F.when(is_tie, cut).otherwise(rounded)
+
+
+def _shortest(size: Column) -> Column:
+    """Scientific notation with the fewest digits that are the same number."""
+    found = F.format_string("%.16e", size)
+    for places in (15, 14):
+        fewer = F.format_string(f"%.{places}e", size)
+        found = F.when(fewer.cast("double") == size, fewer).otherwise(found)
+    return found

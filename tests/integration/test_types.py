@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.offline import decode_chunks, decode_files
 from ray_canal.views.entries import iter_entries
+from ray_canal.views.mysql_texts import mysql_texts
 from tests.servers import Server, start
 
 
@@ -304,3 +306,32 @@ def test_deep_and_large_documents(mysql97: Server) -> None:
     mysql97.execute("flush binary logs")
     batches = decode_files(mysql97.binlogs()[first:-1])
     assert [row["after"]["j"] for batch in batches for row in batch.to_pylist()] == wanted
+
+
+def test_text_of_values_is_what_alter_table_makes_of_them(mysql97: Server) -> None:
+    chance = random.Random(2711)
+    numbers = [chance.uniform(-1, 1) * 10.0 ** chance.randint(-20, 22) for _ in range(150)]
+    numbers += [0, 0.1, 1e14, 1e15, 1e-15, -1e-16, 123456.5, 1234565, 1234575, 99999.95, 16777217]
+    columns = ["f float", "d double", "t datetime", "t3 datetime(3)", "c time", "c6 time(6)"]
+    columns += ["n decimal(20, 10)", "y year", "g date", "s timestamp"]
+    moment = "'2026-11-21 05:31:46', '2026-11-21 05:31:46.125', '-838:59:59', '0:00:00.000005'"
+    rest = f"{moment}, -0.0000000001, 1999, '1000-01-01', '2026-11-21 05:31:46'"
+    rows = ", ".join(f"({number!r}, {number!r}, {rest})" for number in numbers)
+    found = received(
+        mysql97,
+        "set time_zone = '+00:00'",
+        f"create table types.told (id int primary key auto_increment, {', '.join(columns)})",
+        f"insert into types.told ({', '.join(each.split()[0] for each in columns)}) values {rows}",
+    )["told"]
+    kinds = {
+        "f": pa.float32(), "d": pa.float64(), "n": pa.decimal128(20, 10), "y": pa.uint16(),
+        "g": pa.date32(), "s": pa.timestamp("us", "UTC"),
+        **dict.fromkeys(["t", "t3"], pa.timestamp("us")),
+        **dict.fromkeys(["c", "c6"], pa.duration("us")),
+    }  # fmt: skip
+    changed = ", ".join(f"modify {name} varchar(60)" for name in kinds)
+    mysql97.execute("set time_zone = '+00:00'", f"alter table types.told {changed}")
+    for name, kind in kinds.items():
+        shown = mysql97.execute(f"select {name} from types.told order by id")
+        told = mysql_texts(pa.array([row[name] for row in found], kind))
+        assert told.to_pylist() == [row[0] for row in shown], name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import random
 from decimal import Decimal
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from ray_canal.spark.schema import (
     readable_batch,
     readable_schema,
     readable_type,
+    spark_schema,
     spark_type,
 )
 from ray_canal.spark.versions import in_one_schema
@@ -182,7 +184,7 @@ def test_text_of_versions_is_what_mysql_shows() -> None:
         return readable_array(pa.array(values, arrow), pa.string()).to_pylist()
 
     assert text([["a", "b"], [], None], pa.list_(pa.string())) == ["a,b", "", None]
-    assert text([dt.timedelta(hours=-838), None], pa.duration("us")) == ["-838:00:00.000000", None]
+    assert text([dt.timedelta(hours=-838), None], pa.duration("us")) == ["-838:00:00", None]
     assert readable_array(pa.array([-7]), pa.binary()).to_pylist() == [b"-7"]
     large = readable_array(pa.array([2**53 + 1, None]), pa.float64())
     assert large.to_pylist() == [float(2**53), None]
@@ -197,18 +199,30 @@ def test_files_of_two_versions_are_read_in_one_schema(spark) -> None:
 
 
 def test_text_of_files_versions_is_that_of_batches(spark) -> None:
-    times = [dt.timedelta(hours=-838, seconds=-59), dt.timedelta(microseconds=5), None]
-    numbers = [Decimal("-0.0000000001"), Decimal("7.0000000000"), None]
+    times = [dt.timedelta(hours=-838, seconds=-59), dt.timedelta(microseconds=50), None]
+    moments = [MOMENT, MOMENT.replace(microsecond=120_000), dt.datetime(1000, 1, 1)]
+    chance = random.Random(27)
+    doubles = [chance.uniform(-1, 1) * 10.0 ** chance.randint(-20, 22) for _ in range(400)]
+    doubles += [0.0, 1e14, 1e15, 1e-15, -1e-16, 2.0**-44, 1234567890123456.5, 1.797693134862e308]
+    floats = [*doubles[:-1], 123456.5, 1234565.0, 1234575.0, 9999995.0, 99999.95, 16777217.0]
     given = {
         "t": pa.array(times, pa.duration("us")),
-        "n": pa.array(numbers, pa.decimal128(20, 10)),
+        "n": pa.array([Decimal("-0.0000000001"), Decimal(7), None], pa.decimal128(20, 10)),
+        "m": pa.array([*moments, None], pa.timestamp("us")),
+        "i": pa.array([at.replace(tzinfo=UTC) for at in moments[:2]], pa.timestamp("us", "UTC")),
+        "f": pa.array(floats, pa.float32()),
+        "d": pa.array(doubles, pa.float64()),
+        "b": pa.array([True, False, None], pa.bool_()),
     }
-    schema = "t INTERVAL DAY TO SECOND, n DECIMAL(20, 10)"
-    old = spark.createDataFrame(list(zip(times, numbers, strict=True)), schema)
-    frame, _ = in_one_schema([old, spark.sql("SELECT 'x' AS t, 'y' AS n")])
-    rows = frame.collect()
-    for name, array in given.items():
-        assert [row[name] for row in rows] == readable_array(array, pa.string()).to_pylist()
+    rows = max(map(len, given.values()))
+    columns = [pa.concat_arrays([e, pa.nulls(rows - len(e), e.type)]) for e in given.values()]
+    values = zip(*(column.to_pylist() for column in columns), strict=True)
+    types = [pa.field(name, column.type) for name, column in zip(given, columns, strict=True)]
+    old = spark.createDataFrame(list(values), spark_schema(pa.schema(types)))
+    new = spark.sql("SELECT " + ", ".join(f"'x' AS {name}" for name in given))
+    found = in_one_schema([old, new])[0].collect()
+    for name, column in zip(given, columns, strict=True):
+        assert [row[name] for row in found] == readable_array(column, pa.string()).to_pylist(), name
 
 
 def test_unsupported_type_is_refused() -> None:

@@ -22,11 +22,13 @@ from pyarrow.fs import FileSystem, PyFileSystem
 from ray_canal.model.arrays import Bools
 from ray_canal.sinks.lakes.delta_ends import has_rounded_ends
 from ray_canal.sinks.lakes.file_shares import Share, Writers, has_key_of, shares_of
+from ray_canal.views.mysql_texts import mysql_texts
 
 _FILE_BYTES = 256 << 20
 _BATCH_ROWS = 128 << 10
 _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 64 << 20
 """A row group has so many rows or so many bytes at most: else each commit would add a small one."""
+_AS_TEXT = (pa.string(), pa.large_string(), pa.binary(), pa.null())
 _TOLD_TEXT = 64  # characters of a value in the statistics
 
 
@@ -117,10 +119,19 @@ def as_schema(
             if field.name not in names:
                 table = table.append_column(field, pa.nulls(len(table), field.type))
         try:
-            yield from table.select(schema.names).cast(schema).to_batches()
+            yield from _cast(table.select(schema.names), schema).to_batches()
         except pa.ArrowInvalid as error:
             refused.append(error)
             raise
+
+
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows in another schema: what becomes text as the source's server writes it."""
+    for index, field in enumerate(schema):
+        if field.type == pa.string() and table.schema.types[index] not in _AS_TEXT:
+            chunks = [mysql_texts(chunk) for chunk in table.column(index).chunks]
+            table = table.set_column(index, field, pa.chunked_array(chunks, pa.string()))
+    return table.cast(schema)
 
 
 def write_share(target: DeltaTarget, share: Share[str]) -> DeltaFiles:

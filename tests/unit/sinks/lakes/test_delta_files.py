@@ -215,3 +215,17 @@ def test_what_is_not_known_here_is_merged(kind: str, tmp_path: Path) -> None:
     assert len(held(uri)) == 101
     if kind == "lacking":
         assert held(uri)[5]["v"] == first["v"][5].as_py()
+
+
+def test_values_that_become_text_are_the_servers(tmp_path: Path) -> None:
+    """As SELECT shows them after an ALTER TABLE (tests/integration/test_types.py)."""
+    uri = str(tmp_path / "t")
+    moment = dt.datetime(2026, 11, 21, 5, 31, 46, tzinfo=dt.timezone.utc)
+    given = pa.table({"a": [1], "f": pa.array([1e20], pa.float32()), "at": [moment]})
+    table = DeltaFile(uri, "a")
+    table.append(given, RowPlace(1, 1, 1, 0))
+    text = [pa.field("a", pa.int64()), pa.field("f", pa.string()), pa.field("at", pa.string())]
+    table.rewrite(pa.schema(text), RowPlace(1, 1, 2, 0))
+    assert pa.table(DeltaTable(uri).to_pyarrow_table()).to_pylist() == [
+        {"a": 1, "f": "1e20", "at": "2026-11-21 05:31:46"}
+    ]

@@ -1,0 +1,87 @@
+"""Values as the text that MySQL makes of them, when a column becomes text: by ALTER TABLE, by CAST.
+
+What Arrow's types do not tell is how many digits a time was declared to have behind its seconds:
+zeros at a fraction's end are left out. A TIMESTAMP is in UTC.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kind
+
+from ray_canal.views.texts import decimal_texts
+
+FLOAT_DIGITS = 6
+"""Digits of a FLOAT in MySQL's text: less than it has."""
+FLOAT_WIDTH, DOUBLE_WIDTH = 12, 24
+"""A number that takes more characters has an exponent. (So from MySQL 8 on; 5.6 and MariaDB write
+small ones with all their zeros.)"""
+PLAIN_MAX = 15
+"""Places before the point, and zeros behind it, of numbers without an exponent."""
+
+_US = 1_000_000
+
+
+def mysql_texts(values: pa.Array) -> pa.Array:
+    """Return values as strings; null stays null."""
+    given = values.type
+    if kind.is_floating(given):
+        return _of_distinct(values, is_float=given != pa.float64())
+    if kind.is_timestamp(given):
+        naive = values.cast(pa.timestamp("us", given.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
+        return _without_zeros(naive.cast(pa.string()))
+    if kind.is_duration(given):
+        return _without_zeros(_times(values.cast(pa.duration("us")).cast(pa.int64())))
+    if kind.is_decimal(given):
+        return decimal_texts(values)
+    return values.cast(pa.string())
+
+
+def number_text(value: float, *, is_float: bool) -> str:
+    """Return a number as MySQL writes it, a FLOAT (`is_float`) with six digits."""
+    written = f"{value:.{FLOAT_DIGITS - 1}e}" if is_float else repr(value)
+    mantissa, _, power = written.lstrip("-").partition("e")
+    whole, _, behind = mantissa.partition(".")
+    digits = (whole + behind).lstrip("0")
+    point = len(whole) + int(power or 0) - (len(whole + behind) - len(digits))
+    digits = digits.rstrip("0")
+    if not digits:
+        return "0"
+    sign = "-" if value < 0 else ""
+    count = len(digits)
+    if point <= 0:
+        plain = f"0.{'0' * -point}{digits}"
+    elif point < count:
+        plain = f"{digits[:point]}.{digits[point:]}"
+    else:
+        plain = digits + "0" * (point - count)
+    fits = len(sign + plain) <= (FLOAT_WIDTH if is_float else DOUBLE_WIDTH)
+    if fits and point > -PLAIN_MAX and (point <= PLAIN_MAX or count > point):
+        return sign + plain
+    fraction = f".{digits[1:]}" if count > 1 else ""
+    return f"{sign}{digits[0]}{fraction}e{point - 1}"
+
+
+def _of_distinct(values: pa.Array, *, is_float: bool) -> pa.Array:
+    words = values.dictionary_encode()
+    texts = [number_text(value, is_float=is_float) for value in words.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(words.indices)
+
+
+def _times(us: pa.Int64Array) -> pa.Array:
+    numbers = np.asarray(us.fill_null(0))
+    seconds, fractions = np.divmod(np.abs(numbers), _US)
+    places = [seconds // 3600, seconds // 60 % 60, seconds % 60]
+    parts = [pc.utf8_lpad(pa.array(each).cast(pa.string()), 2, "0") for each in places]
+    fraction = pc.utf8_lpad(pa.array(fractions).cast(pa.string()), 6, "0")
+    sign = pc.if_else(pa.array(numbers < 0), "-", "")
+    clock = pc.binary_join_element_wise(*parts, ":")
+    texts = pc.binary_join_element_wise(sign, clock, ".", fraction, "")
+    return pc.if_else(us.is_null(), pa.scalar(None, pa.string()), texts)
+
+
+def _without_zeros(texts: pa.Array) -> pa.Array:
+    """Return times with a fraction without the zeros at its end."""
+    return pc.replace_substring_regex(texts, r"\.?0{1,6}$", "")
