@@ -69,8 +69,11 @@ class FlightActor:
         return table_meta(destination, table, namespace=self._namespace)
 
     def _mark(self, destination: str, client_id: int) -> str:
+        from ray_canal.spark.log_offset import acked_offset
+
         known = subscriber(destination, client_id, namespace=self._namespace).show()
-        return known["mark"] or ""
+        timeline = status(destination, namespace=self._namespace)[destination]["timeline"]
+        return acked_offset(known, timeline)
 
     def _destinations(self) -> list[str]:
         return destinations(namespace=self._namespace)

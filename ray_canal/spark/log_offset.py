@@ -6,15 +6,18 @@ Spark compares offsets as text and keeps them in its checkpoint.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from ray_canal.errors import ConfigError
+from ray_canal.model.position import journal_key
 from ray_canal.views.row_places import RowPlace, place_at, rows_above
 
 START = RowPlace(-1, -1, -1, -1)
 """Before all rows."""
+_NO_ROW = -1
 
 
 def offset_text(place: RowPlace, transaction: str = "", *, is_read: bool = False) -> str:
@@ -46,6 +49,24 @@ def offset_place(text: str) -> RowPlace:
             f"the checkpoint's offset {text[:200]} is not one of ray_canal: use a checkpoint "
             "location of the query's own"
         ) from None
+
+
+def acked_offset(subscriber: Mapping[str, Any], timeline: int) -> str:
+    """Return the offset up to which a subscriber has acknowledged, by its report: that of its last
+    row, or (of one that has none, as it is new or was moved) of its cursor, before any row there;
+    empty: neither is known."""
+    if subscriber["mark"]:
+        return str(subscriber["mark"])
+    name, colon, behind = (subscriber["cursor"] or "").rpartition(":")
+    if not colon:
+        return ""
+    position = int(behind.partition("+")[0])
+    return offset_text(RowPlace(timeline, journal_key(name)[1], position, _NO_ROW, name))
+
+
+def is_of_row(place: RowPlace) -> bool:
+    """Return whether an offset is that of a row; else it is a cursor's."""
+    return place.row != _NO_ROW
 
 
 def is_read(text: str) -> bool:

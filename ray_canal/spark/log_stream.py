@@ -27,6 +27,7 @@ from ray_canal.spark.frames import Statements, tables_batches
 from ray_canal.spark.log_offset import (
     START,
     has_row,
+    is_of_row,
     is_read,
     offset_place,
     offset_text,
@@ -118,8 +119,8 @@ class LogStream:
         reach: Callable[[], Reach | None] = lambda: None,
         mark: Callable[[], str] = lambda: "",
     ) -> None:
-        """`reach`: how far the destination has read; `mark`: the offset of the last row that the
-        subscriber has acked, empty if it is not known."""
+        """`reach`: how far the destination has read; `mark`: the offset up to which the subscriber
+        has acked (`acked_offset`), empty if it is not known."""
         self._connector = connector
         self._mark = mark
         self._is_compared = False
@@ -231,18 +232,27 @@ class LogStream:
             return
         if begin.key != START.key and (mark := self._acked_mark()):
             acked = offset_place(mark)
-            if acked.key > begin.key:
-                raise CanalError(
-                    f"{self._table.name}: the checkpoint ends at {begin}, and this subscriber has "
-                    f"acknowledged rows up to {acked}, which the query would miss: the checkpoint "
-                    "is an older copy, or another query has read with its client_id. Move the "
-                    "subscriber back (ray-canal subscriber DESTINATION CLIENT_ID seek "
-                    f"{begin.journal_name}:{begin.position}), or give a new checkpoint location"
-                )
+            if acked.key > begin.key and (is_of_row(acked) or acked.timeline == begin.timeline):
+                raise self._is_behind(begin, acked)
         self._is_compared = True
 
+    def _is_behind(self, begin: RowPlace, acked: RowPlace) -> CanalError:
+        at = f"{acked.journal_name}:{acked.position}"
+        why = (
+            f"has acknowledged rows up to {acked}, which the query would miss: the checkpoint is "
+            "an older copy, or another query has read with its client_id"
+            if is_of_row(acked)
+            else f"goes on at {at}, so the query would miss the rows between: the subscriber was "
+            "removed and made again, or moved forward"
+        )
+        return CanalError(
+            f"{self._table.name}: the checkpoint ends at {begin}, and this subscriber {why}. Move "
+            "the subscriber back (ray-canal subscriber DESTINATION CLIENT_ID seek "
+            f"{begin.journal_name}:{begin.position}), or give a new checkpoint location"
+        )
+
     def _acked_mark(self) -> str:
-        """The subscriber's mark; a destination that restarts is waited for. Raises CanalError."""
+        """The subscriber's offset; a destination that restarts is waited for. Raises CanalError."""
         deadline = time.monotonic() + _RESTARTS_S
         while True:
             try:

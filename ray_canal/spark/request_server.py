@@ -20,6 +20,7 @@ import ray_canal
 from ray_canal.client.api import table_meta
 from ray_canal.client.log_end import Reach, reach_of
 from ray_canal.errors import CanalError
+from ray_canal.spark.log_offset import acked_offset
 from ray_canal.spark.requests import Ground, Requests
 from ray_canal.spark.row_transfer import carrier_of, chosen_way, cores_of
 
@@ -82,7 +83,8 @@ def _reach(destination: str, client_id: int) -> Reach | None:
 
 
 def _mark(destination: str, client_id: int) -> str:
-    return ray_canal.subscriber(destination, client_id).show()["mark"] or ""
+    known = ray_canal.subscriber(destination, client_id).show()
+    return acked_offset(known, ray_canal.status(destination)[destination]["timeline"])
 
 
 class _Server(socketserver.ThreadingTCPServer):

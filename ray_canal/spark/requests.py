@@ -44,7 +44,7 @@ class Ground:
     """Where requests are answered. `new_carrier`: of chunks that the asking Spark can read;
     `connect`: a connector by destination and client id (None: ephemeral); `reach`: of a
     destination to a client; `table_meta`: the columns of a destination's table, if it knows them;
-    `mark`: the text that a subscriber's last ack kept with its cursor;
+    `mark`: the offset up to which a subscriber has acked;
     `takes_over`: a new query has the cursor, and whoever had it is told so, else it is refused;
     `reads_files`: binlog files may be named; `on_ray`: they are decoded by Ray tasks."""
 

@@ -174,7 +174,7 @@ def test_killed_at_any_step_each_row_once(seed: int, monkeypatch: pytest.MonkeyP
         subscription.rows_max = chance.choice([2, 7, 40])
         engine.kill_at = engine.steps + chance.randint(1, 14)
         try:
-            engine.run(stream_of(subscription, chance.choice([1, 2000, 9000]), _schema()))
+            engine.run(stream_of(subscription, chance.choice([1, 2000, 9000]), schema_of_items()))
             break
         except Killed:
             kills += 1
@@ -199,7 +199,7 @@ def test_each_step_of_one_batch() -> None:
 def test_a_restart_of_the_destination_is_no_error() -> None:
     subscription, engine = Subscription(event_batches(), 3), Engine()
     subscription.restarts_at = {3, 9, 30}
-    engine.run(stream_of(subscription, schema=_schema()))
+    engine.run(stream_of(subscription, schema=schema_of_items()))
     assert engine.written == ALL
 
 
@@ -207,7 +207,7 @@ def test_a_restart_after_the_end_of_files_was_seen() -> None:
     """What was fetched and not planned comes again, though the source had ended."""
     subscription, engine = Subscription(event_batches(), rows_max=40), Engine()
     subscription.exact = True
-    stream = stream_of(subscription, bytes_max=1, schema=_schema())
+    stream = stream_of(subscription, bytes_max=1, schema=schema_of_items())
     wait_until(lambda: stream._fetch(0.1) is None and stream._finished)
     subscription.restarts_at = {2}
     engine.run(stream)
@@ -218,14 +218,14 @@ def test_a_query_on_a_table_without_changes_has_an_empty_first_batch() -> None:
     """Spark plans it, for it has no offset yet."""
     subscription = Subscription([])
     subscription.ended = False
-    stream = stream_of(subscription, schema=_schema())
+    stream = stream_of(subscription, schema=schema_of_items())
     start = stream.initial()
     assert stream.latest(start) == start
     assert stream.plan(start, start) == []
     stream.close()
 
 
-def _schema() -> pa.Schema:
+def schema_of_items() -> pa.Schema:
     return peeked_schema(Subscription(event_batches()), "shop.item", 1000, 5.0, "error")
 
 
@@ -235,7 +235,7 @@ def test_a_micro_batch_has_what_has_come_since_its_first_message_was_fetched(
     monkeypatch.setattr(log_stream, "_SINCE_S", 60.0)
     subscription = Subscription(event_batches(), rows_max=1)
     subscription.ended, subscription.exact = False, True
-    stream = stream_of(subscription, bytes_max=1 << 20, schema=_schema())
+    stream = stream_of(subscription, bytes_max=1 << 20, schema=schema_of_items())
     wait_until(lambda: stream._ahead.is_ready)
     assert subscription.given == 1
     subscription.rows_max = len(ALL)
@@ -256,7 +256,7 @@ def test_a_micro_batch_has_a_limit_but_always_a_message() -> None:
 def test_messages_without_rows_of_the_table_are_acked() -> None:
     others = [inserts(n, 1, table="other") for n in range(5)]
     subscription = Subscription([*others, inserts(0, 1, position=5000)], rows_max=1)
-    stream = stream_of(subscription, schema=_schema())
+    stream = stream_of(subscription, schema=schema_of_items())
     start = stream.initial()
     for _ in range(100):
         end = stream.latest(start)
@@ -292,14 +292,14 @@ def test_columns_that_go_are_null_and_no_error() -> None:
     narrower = pa.struct([("id", pa.uint8())])
     later = change_batch([("INSERT", None, {"id": 3})], narrower, position=2000)
     engine = Engine()
-    engine.run(stream_of(Subscription([inserts(0, 3), later]), schema=_schema()))
+    engine.run(stream_of(Subscription([inserts(0, 3), later]), schema=schema_of_items()))
     assert engine.written == [0, 1, 2, 3]
 
 
 def test_a_truncate_is_a_row_and_a_statement_an_error() -> None:
     told = change_batch([("STATEMENT", None, None)], ITEM, position=2000)
     told = told.replace_schema_metadata({**told.schema.metadata, b"canal.sql": b"UPDATE item"})
-    stream = stream_of(Subscription([inserts(0, 3), told], rows_max=1), schema=_schema())
+    stream = stream_of(Subscription([inserts(0, 3), told], rows_max=1), schema=schema_of_items())
     first = stream.latest(stream.initial())
     for _ in range(100):
         if offset_place(first).row < 2:
@@ -308,7 +308,7 @@ def test_a_truncate_is_a_row_and_a_statement_an_error() -> None:
     with pytest.raises(UnsupportedEvent, match="UPDATE item"):
         stream.latest(first)
     stream.close()
-    assert {"sql", "renamed_from", "renamed_to"} <= set(_schema().names)
+    assert {"sql", "renamed_from", "renamed_to"} <= set(schema_of_items().names)
 
 
 def test_what_is_available_ends() -> None:
@@ -324,7 +324,7 @@ def test_what_is_available_ends() -> None:
     here = RowPlace(0, 1, 90_000, -1)
     stream = LogStream(
         subscription,
-        Table("shop.item", _schema()),
+        Table("shop.item", schema_of_items()),
         Sizes(MemoryFile, bytes_max=3000),
         lambda: Reach(here, here),
     )
@@ -345,50 +345,14 @@ def test_what_is_available_waits_for_the_log_to_catch_up() -> None:
     answers = iter(Reach(RowPlace(0, 1, at, -1), end_place) for at in (4, 5000, 90_000, 90_000))
     subscription = Subscription([inserts(0, 3)])
     subscription.ended = False
-    stream = LogStream(
-        subscription, Table("shop.item", _schema()), Sizes(MemoryFile), lambda: next(answers)
-    )
+    table = Table("shop.item", schema_of_items())
+    stream = LogStream(subscription, table, Sizes(MemoryFile), lambda: next(answers))
     stream.only_available()
     end = stream.latest(stream.initial())
     assert offset_place(end).row == 2
     assert stream.latest(end) == end
     assert next(answers, None) is None
     stream.close()
-
-
-@pytest.mark.parametrize("planned", [0, 1])
-def test_an_older_copy_of_a_checkpoint_is_told(planned: int) -> None:
-    """Its last micro-batch is committed, or `planned` and to be made again."""
-    subscription, engine = Subscription(event_batches()), Engine()
-    engine.run(stream_of(subscription))
-    copy = Engine()
-    copy.offsets, copy.commits = engine.offsets[: 3 + planned], 3
-    with pytest.raises(CanalError, match=r"older copy.*seek mysql-bin.000001:\d+"):
-        copy.run(stream_of(subscription, schema=_schema()))
-    assert copy.written == []
-    # The subscriber is moved back, which forgets its mark.
-    subscription.acked, subscription.mark = 0, ""
-    copy.run(stream_of(subscription))
-    assert copy.written == ALL[-len(copy.written) :]
-    assert len(copy.written) == sum(len(rows) for n, rows in engine.sink.items() if n > 2)
-
-
-def test_a_destination_that_restarts_is_asked_again_where_its_subscriber_is() -> None:
-    subscription, engine = Subscription(event_batches()), Engine()
-    answers: list[Any] = [InstanceRestarted("it restarts"), ""]
-
-    def mark() -> str:
-        answer = answers.pop(0)
-        if isinstance(answer, CanalError):
-            raise answer
-        return str(answer)
-
-    stream = stream_of(subscription)
-    stream._mark = mark
-    engine.offsets, engine.commits = [offset_text(RowPlace(0, 1, 4, 0, "mysql-bin.000001"))], 1
-    engine.run(stream)
-    assert answers == []
-    assert engine.written == ALL
 
 
 def test_planned_rows_that_are_gone_are_told() -> None:
@@ -404,11 +368,11 @@ def test_planned_rows_that_are_gone_are_told() -> None:
 def test_planned_rows_that_another_reader_has_acked_are_told(acked: int) -> None:
     """With a row behind them in the log, too."""
     batches = [inserts(n, 1, position=1000 + n) for n in range(6)]
-    stream = stream_of(Subscription(batches, rows_max=1), schema=_schema())
+    stream = stream_of(Subscription(batches, rows_max=1), schema=schema_of_items())
     planned = offset_text(RowPlace(0, 1, 1002, 0, "mysql-bin.000001"))
     assert len(stream.plan(stream.initial(), planned)) == 3
     stream.close()
-    later = stream_of(Subscription(batches[acked:], rows_max=2), schema=_schema())
+    later = stream_of(Subscription(batches[acked:], rows_max=2), schema=schema_of_items())
     if acked < 3:
         assert later.plan(later.initial(), planned)  # its last row is there
     else:
@@ -420,14 +384,14 @@ def test_planned_rows_that_another_reader_has_acked_are_told(acked: int) -> None
 def test_rows_that_come_again_under_new_ids_are_not_missed() -> None:
     """Those of another timeline, and those that a snapshot reads again."""
     place = RowPlace(0, 1, 900, 0, "mysql-bin.000001")
-    stream = stream_of(Subscription(event_batches()), schema=_schema())
+    stream = stream_of(Subscription(event_batches()), schema=schema_of_items())
     assert stream.plan(stream.initial(), offset_text(place, is_read=True)) == []
     earlier = offset_text(place._replace(timeline=-1))
     assert stream.plan(stream.initial(), earlier) == []
     stream.close()
     # A consistent snapshot that begins again replaces what the subscriber has.
     emptied = change_batch([("TRUNCATE", None, None)], ITEM)
-    stream = stream_of(Subscription([emptied, *event_batches()[1:]]), schema=_schema())
+    stream = stream_of(Subscription([emptied, *event_batches()[1:]]), schema=schema_of_items())
     assert stream.plan(stream.initial(), offset_text(place)) == []
     stream.close()
 
@@ -435,7 +399,7 @@ def test_rows_that_come_again_under_new_ids_are_not_missed() -> None:
 def test_a_query_that_is_stopped_waits_for_nothing() -> None:
     subscription = Subscription([])
     subscription.ended = False
-    stream = stream_of(subscription, schema=_schema())  # nobody says where the log ends
+    stream = stream_of(subscription, schema=schema_of_items())  # nobody says where the log ends
     stream.only_available()
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(stream.latest, stream.initial())

@@ -94,6 +94,23 @@ def test_each_row_once_over_a_failed_batch(spark, destination: str, tmp_path: Pa
     assert len(query.written) == count
 
 
+def test_a_subscriber_that_was_made_again_is_moved_back_first(
+    spark, destination: str, tmp_path: Path
+) -> None:
+    query = Query(spark, destination, tmp_path)
+    assert "the disk is full" in query.run(batch_size=20, fail_at=1)
+    canal.subscriber(destination, 71).remove()
+    with canal.connect(destination, client_id=71) as connector:
+        connector.subscribe(r"shop\.items", start="tail")
+    failure = query.run(batch_size=20)
+    assert "was removed and made again" in failure
+    journal_name, position, _ = query.written[0][-1]
+    assert f"seek {journal_name}:{position})" in failure
+    canal.subscriber(destination, 71).seek(f"{journal_name}:{position}")
+    assert query.run(batch_size=60) == ""
+    assert query.rows == expected()
+
+
 def test_a_query_of_a_table_without_changes_waits_and_stops(
     spark, destination: str, tmp_path: Path
 ) -> None:
