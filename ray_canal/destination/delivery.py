@@ -167,12 +167,8 @@ class Delivery:
             or self._is_void(request, arrivals)
         ):
             return MessageHead(EMPTY_BATCH, self._state.guard.epoch)  # nobody waits for this answer
-        first = pipeline.store.first_sequence
-        try:
+        async with pipeline.making_room():  # by what it lets go
             return self._hand_out(pipeline, request, untracked)
-        finally:
-            if pipeline.store.first_sequence != first:  # what it let go has made room
-                await self._changed.wake()
 
     def _hand_out(
         self, pipeline: LogPipeline, request: GetRequest, untracked: bool

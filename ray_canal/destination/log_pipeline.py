@@ -7,9 +7,10 @@ A destination has one for all its subscribers, and one more for each subscriber 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar, cast
 
@@ -261,15 +262,26 @@ class LogPipeline:
     async def read_back(self, client_id: int, batch_size: int) -> None:
         """Bring into memory what the next get needs of what is on disk. Raises InstanceNotRunning:
         the log was closed meanwhile."""
-        first = self.store.first_sequence  # positions may be the same, inside one event
-        while (slot := self.store.missing(client_id, batch_size)) is not None:
-            at, segment = slot.first, slot.payload
-            if self._spill is None:
-                raise InstanceNotRunning("the log was closed; what was not acked comes again")
-            read = self._spill.read_log_chunk(cast(Segment, segment))
-            self.store.restore(at, await self._answer(read))
-        if self.store.first_sequence != first:
-            await self._changed.wake()  # what is not for this subscriber has made room
+        async with self.making_room():  # by what is not for this subscriber
+            while (slot := self.store.missing(client_id, batch_size)) is not None:
+                at, segment = slot.first, slot.payload
+                if self._spill is None:
+                    raise InstanceNotRunning("the log was closed; what was not acked comes again")
+                read = self._spill.read_log_chunk(cast(Segment, segment))
+                self.store.restore(at, await self._answer(read))
+
+    @contextlib.asynccontextmanager
+    async def making_room(self) -> AsyncIterator[None]:
+        """Wake who waits if what happens meanwhile makes room: the log becomes shorter, or what it
+        is full of may now go to disk."""
+        store = self.store
+        first, needed = store.first_sequence, store.needed
+        try:
+            yield
+        finally:
+            is_full = self._full_since is not None
+            if store.first_sequence != first or (is_full and store.needed != needed):
+                await self._changed.wake()
 
     async def _answer(self, work: Awaitable[T]) -> T:
         """Raises InstanceNotRunning: the disk's process is there, but was stopped."""
@@ -332,12 +344,12 @@ class LogPipeline:
     async def drained(self) -> None:
         """Return when its subscribers have acked all that is in the log, or ack nothing for a
         minute."""
-        acked = self.store.acked
+        needed = self.store.needed
         deadline = time.monotonic() + _DRAINED_S
         while not self.store.is_drained and time.monotonic() < deadline:
             await self._changed.wait(time.monotonic() + 1.0)
-            if self.store.acked != acked:
-                acked = self.store.acked
+            if self.store.needed != needed:
+                needed = self.store.needed
                 deadline = time.monotonic() + _DRAINED_S
 
     async def stop(self) -> None:

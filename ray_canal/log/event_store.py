@@ -120,6 +120,12 @@ class EventStore:
         """Return the oldest entry's log sequence: it rises whenever the log becomes shorter."""
         return self._ring.first_sequence
 
+    @property
+    def needed(self) -> int:
+        """Return a number that rises whenever a subscriber needs less of the log, which may then go
+        to disk even if it does not become shorter."""
+        return sum(one.needed_from for one in self._subscribers.values())
+
     # --- the disk -----------------------------------------------------------------------------
 
     def spillable(self) -> Slot | None:
@@ -220,14 +226,9 @@ class EventStore:
         return max(places, key=self.order.key)
 
     @property
-    def acked(self) -> int:
-        """Return the number of acked entries of all subscribers."""
-        return sum(one.acked for one in self._subscribers.values())
-
-    @property
     def is_drained(self) -> bool:
         """Return whether all subscribers are done with all that is in the log."""
-        return self.acked == self._ring.put_sequence * len(self._subscribers)
+        return all(one.acked == self._ring.put_sequence for one in self._subscribers.values())
 
     # --- subscriptions ------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.unit.log.filled import filled, transactions
 EVERYTHING = Terms(TableFilter())
 
 
-def pipeline_of(changed: Wakeup, **store: Any) -> LogPipeline:
+def pipeline_of(changed: Wakeup, folder: str = "", **store: Any) -> LogPipeline:
     source = {"files": [str(binlog_files()[0])], "start": "earliest"}
     instance = {
         "destination": "x",
@@ -38,7 +39,7 @@ def pipeline_of(changed: Wakeup, **store: Any) -> LogPipeline:
         "tsdb": {"enable": False},
     }
     config = InstanceConfig.model_validate(instance)
-    return LogPipeline(config, "", changed, None, LocalRuntime())
+    return LogPipeline(config, folder, changed, None, LocalRuntime())
 
 
 @pytest.mark.parametrize("mode", ["MEMSIZE", "ITEMSIZE"])
@@ -151,6 +152,36 @@ async def full_of_one() -> None:
         await asyncio.sleep(0.001)
     await running
     await pipeline.close()
+
+
+def test_what_a_block_subscriber_passes_over_goes_to_disk(tmp_path: Path) -> None:
+    """A full log waits for a `block` subscriber; what that one passes over, as nothing of it is for
+    it, makes the log no shorter where a `spill` one still needs it, yet it may go to disk now. The
+    log was not woken for that, and stood still (796499 of the simulated lives)."""
+
+    async def passed_over() -> None:
+        changed = Wakeup()
+        pipeline = pipeline_of(changed, str(tmp_path), buffer_size=2, spill_bytes=1 << 30)
+        start, _, _ = await pipeline.open((), ())
+        store = pipeline.begin(start.position, 1)
+        store.subscribe(1, Terms(TableFilter(), "spill"), None)
+        store.subscribe(2, Terms(TableFilter("nothing\\.of_it"), "block"), None)
+        running = asyncio.create_task(pipeline.run(nothing, noted))
+        while not running.done():
+            if pipeline.full_s:
+                await pipeline.read_back(2, 1)
+                if store.ready(2, 1, count_all=True):  # databases are for everyone
+                    batch = store.get(2, 1)
+                    assert batch is not None
+                    store.ack(2, batch.id)
+                    await changed.wake()
+            await asyncio.sleep(0.001)
+        await running
+        assert store.stats()["bytes_on_disk"] > 0
+        assert not store.ready(2, 1)
+        await pipeline.close()
+
+    asyncio.run(asyncio.wait_for(passed_over(), 60))
 
 
 def test_what_is_on_disk_is_not_read_from_a_log_that_was_closed() -> None:
