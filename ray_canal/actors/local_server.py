@@ -72,7 +72,7 @@ class LocalServer:
             destination, method, arguments = pickle.loads(frame)
             value = await self._call(destination, method, *arguments)
         except asyncio.CancelledError:
-            return FAILED, InstanceRestarted("the call was cancelled")
+            return FAILED, _cancelled()
         except Exception as error:  # told to the caller
             return FAILED, error
         return (DONE, value) if is_portable(value) else (KEPT, self._keep(value))
@@ -103,7 +103,7 @@ class _Connection(asyncio.Protocol):
         self._all = all_of_them
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[tuple[int, Any]] | None = None
         self._kept: int | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -127,12 +127,15 @@ class _Connection(asyncio.Protocol):
     def _received(self, frame: bytes) -> None:
         if frame:
             self._forget_kept()
-            self._task = asyncio.ensure_future(self._answer(frame))
+            self._task = asyncio.ensure_future(self._server.answer(frame))
+            self._task.add_done_callback(self._answer)
         elif self._task is not None:
             self._task.cancel()
 
-    async def _answer(self, frame: bytes) -> None:
-        kind, value = await self._server.answer(frame)
+    def _answer(self, task: asyncio.Task[tuple[int, Any]]) -> None:
+        # One that was cancelled before its first step has nothing to say, and its caller waits.
+        told: tuple[int, Any] = (FAILED, _cancelled()) if task.cancelled() else task.result()
+        kind, value = told
         if kind == KEPT:
             self._kept = value
         if self._transport is not None:
@@ -156,6 +159,10 @@ class _Connection(asyncio.Protocol):
         self._forget_kept()
         if self._task is not None:
             self._task.cancel()
+
+
+def _cancelled() -> InstanceRestarted:
+    return InstanceRestarted("the call was cancelled")
 
 
 def _framed_answer(kind: int, value: Any) -> bytes:

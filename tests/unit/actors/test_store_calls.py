@@ -184,6 +184,22 @@ def test_a_cancelled_call_ends_in_the_store_and_the_connection_goes_on(actor: Ac
     assert actor.cancelled == 1
 
 
+def test_a_call_that_is_cancelled_before_the_store_has_begun_it_is_answered(actor: Actor) -> None:
+    """Call and cancellation arrive together where the store's event loop is busy."""
+
+    async def test() -> Any:
+        call = begun(actor, "wait")
+        actor.loop.call_soon_threadsafe(time.sleep, 0.3)
+        waiting = asyncio.ensure_future(call.wait())
+        await asyncio.sleep(0.05)
+        call.cancel()
+        with pytest.raises(CallFailed, match="cancelled"):
+            await asyncio.wait_for(waiting, 10)
+        return await begun(actor, "ack").wait()
+
+    assert asyncio.run(test()) == ("orders", "ack", ())
+
+
 def test_a_connection_that_ends_cancels_its_call(actor: Actor) -> None:
     call = begun(actor, "wait")
     thread = threading.Thread(target=_lost, args=[call])
