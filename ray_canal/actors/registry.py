@@ -54,11 +54,7 @@ def destinations(namespace: str = NAMESPACE) -> list[str]:
 
 def with_process(namespace: str = NAMESPACE) -> list[str]:
     """Return those of them that have a store actor, which may be starting again."""
-    running = {
-        entry["name"]
-        for entry in ray.util.list_named_actors(all_namespaces=True)
-        if entry["namespace"] == namespace
-    }
+    running = names(STORE_PREFIX, namespace)
     places = PlacementTable(namespace).all()
     return sorted(name for name, place in places.items() if place.process in running)
 
@@ -68,14 +64,18 @@ def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:
     return list(find_by_prefix(SERVER_PREFIX, namespace).values())
 
 
-def find_by_prefix(prefix: str, namespace: str = NAMESPACE) -> dict[str, ActorHandle[Any]]:
-    """Return the actors whose names begin with it, by name, in order."""
-    names = sorted(
+def names(prefix: str = "", namespace: str = NAMESPACE) -> set[str]:
+    """Return the names of actors that begin with it."""
+    return {
         entry["name"]
         for entry in ray.util.list_named_actors(all_namespaces=True)
         if entry["namespace"] == namespace and entry["name"].startswith(prefix)
-    )
-    found = {name: find_store_process(name, namespace) for name in names}
+    }
+
+
+def find_by_prefix(prefix: str, namespace: str = NAMESPACE) -> dict[str, ActorHandle[Any]]:
+    """Return the actors whose names begin with it, by name, in order."""
+    found = {name: find_store_process(name, namespace) for name in sorted(names(prefix, namespace))}
     return {name: handle for name, handle in found.items() if handle is not None}
 
 

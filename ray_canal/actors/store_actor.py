@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray_canal.actors import registry
@@ -45,6 +45,7 @@ class StoreActor:
         self._namespace = namespace
         self._places = PlacementTable(namespace)
         self._destinations: dict[str, Destination] = {}
+        self._owners: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._local = LocalServer(self.call)
         if shared:
@@ -74,6 +75,7 @@ class StoreActor:
         meta = MetaConfig.model_validate_json(place.meta_json)
         store = start_destination(config, meta, RayRuntime(place.shared), claim)
         self._destinations[destination] = store
+        self._owners[destination] = place.owner
         return store
 
     async def _learn(self, references: Sequence[str]) -> None:
@@ -106,14 +108,30 @@ class StoreActor:
         """Return the answer to a call over the local socket that only Ray can carry."""
         return self._local.collect(number)
 
-    async def reconcile(self, destinations: Sequence[str]) -> dict[str, tuple[float, float]]:
-        """Take up those of the destinations placed here that are not; called every few seconds, its
-        answer shows that the process is alive. Return each one's bytes a second and of memory."""
+    async def reconcile(self, owners: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+        """Hold what has its place here, as it was started last: `owners` has the owner of each of
+        these destinations. Called every few seconds, its answer shows that the process is alive.
+        Return each one's bytes a second and of memory."""
         give_up_unused()
-        for destination in destinations:
+        # A controller that ended in the midst of a stop or a change has not told of it here.
+        for destination, owner in tuple(self._owners.items()):
+            if owners.get(destination) != owner:
+                await self._look_again(destination, owner)
+        for destination in owners:
             if destination not in self._destinations:
                 await self._try_to_take_up(destination)
         return {name: store.load() for name, store in self._destinations.items()}
+
+    async def _look_again(self, destination: str, owner: str) -> None:
+        """Drop a destination that has no place here any more, or is to be another start."""
+        place = self._places.get(destination)
+        here = place is not None and place.process == self._process
+        if place is None or not here or place.owner != owner:
+            logger.warning(
+                "destination %s: what runs here was %s meanwhile", destination,
+                "started again" if here else "stopped" if place is None else "moved",
+            )  # fmt: skip
+            await self.drop(destination, for_good=place is None)
 
     async def _try_to_take_up(self, destination: str) -> None:
         try:
@@ -132,6 +150,7 @@ class StoreActor:
     async def drop(self, destination: str, for_good: bool = True) -> None:
         """Stop a destination and forget it; see DestinationApi.stop."""
         store = self._destinations.pop(destination, None)
+        self._owners.pop(destination, None)
         if store is not None:
             await store.stop(for_good=for_good)
 

@@ -48,6 +48,7 @@ _NODES_PERIOD_S = 1.0
 _ANSWER_S = 1.0
 """So long a look waits for answers; later ones count at the next look."""
 _TOUCH_PERIOD_S = 3600.0
+_STRAY_S = 60.0
 
 
 def controller(namespace: str, spare: bool) -> ActorHandle[Any]:
@@ -74,6 +75,7 @@ class Controller:
         self._answered: dict[str, str] = {}
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._spares: set[str] = set()
+        self._strays: dict[str, float] = {}
         self._touched_s = 0.0
         kept_secrets.sweep()
         self._watch = asyncio.create_task(self._keep_running())
@@ -258,7 +260,9 @@ class Controller:
                 held |= self._separate(process, places, destinations)
         for process, destinations in held.items():
             actor = self._ensure(places[destinations[0]])
-            self._ask(process, actor, actor.reconcile, destinations)
+            owners = {name: places[name].owner for name in destinations}
+            self._ask(process, actor, actor.reconcile, owners)
+        self._end_strays({place.process for place in places.values()})
         for prefix in (registry.SERVER_PREFIX, registry.SINK_PREFIX):
             for name, actor in registry.find_by_prefix(prefix, self._namespace).items():
                 self._ask(name, actor, actor.alive)
@@ -267,6 +271,19 @@ class Controller:
         answers = [task for task in self._asked.values() if task.done()]
         self._asked = {name: task for name, task in self._asked.items() if not task.done()}
         await asyncio.gather(*answers)
+
+    def _end_strays(self, wanted: set[str]) -> None:
+        """End store processes in which no destination has had its place for a while: a controller
+        has ended in the midst of a stop or a hand-over. (A start makes them a moment before.)"""
+        now_s = time.monotonic()
+        found = registry.names(registry.STORE_PREFIX, self._namespace)
+        strays = found - wanted - self._homes.coming()
+        self._strays = {name: self._strays.get(name, now_s) for name in strays}
+        for name in [name for name, since_s in self._strays.items() if now_s - since_s > _STRAY_S]:
+            logger.warning("%s holds no destination; it ends", name)
+            actor = registry.find_store_process(name, self._namespace)
+            if actor is not None:
+                ray.kill(actor, no_restart=True)
 
     def _ask(self, name: str, handle: Any, ask: Any, *arguments: Any) -> None:
         """Ask an actor whether it is there, unless it still owes an answer: the others, and nodes

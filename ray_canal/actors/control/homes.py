@@ -71,6 +71,7 @@ class Homes:
         self.loads = Loads()
         self._moving: dict[str, asyncio.Task[None]] = {}
         self._leaving: dict[str, str] = {}  # of those: the process that they leave
+        self._coming: dict[str, str] = {}  # of those: the process that they go to
         self._homeless: set[str] = set()
         self._known: frozenset[tuple[str, bool]] = frozenset()
         self._spread = False  # some destination may run elsewhere than on the head
@@ -148,7 +149,7 @@ class Homes:
                 self._table.put(name, places[name])
             else:
                 task = asyncio.create_task(self._hand_over(name, home))
-                self._moving[name] = task
+                self._moving[name], self._coming[name] = task, home.process
         for place in {places[name].process: places[name] for name in moves if moves[name]}.values():
             self._ensure(place)
 
@@ -165,7 +166,7 @@ class Homes:
             if place is None:
                 return
             actor = self._ensure(place.at(home))
-            await answered(_START_S, actor.reconcile.remote([]))
+            await answered(_START_S, actor.reconcile.remote({}))
             place = self._table.get(name)
             if place is None:  # it was stopped
                 return
@@ -176,7 +177,7 @@ class Homes:
             if old is not None:
                 with contextlib.suppress(*ACTOR_AWAY):  # then it has ended there, too
                     await answered(_DROP_S, old.drop.remote(name, False))
-            await answered(_DROP_S, actor.reconcile.remote([name]))
+            await answered(_DROP_S, actor.reconcile.remote({name: place.owner}))
             now_s = time.monotonic()
             logger.warning(
                 "destination %s was handed over to node %s in %.1f s, of which it stood %.1f s",
@@ -187,10 +188,15 @@ class Homes:
             logger.warning("destination %s could not be handed over: %s", name, error)
         finally:
             left = self._leaving.pop(name, "")
+            del self._coming[name]
             self.loads.moved(name)
             del self._moving[name]
             if left:
                 self._end_if_empty(left)
+
+    def coming(self) -> set[str]:
+        """Return the processes that were started for destinations which are still elsewhere."""
+        return set(self._coming.values())
 
     def _end_if_empty(self, left: str) -> None:
         """End the process that a destination has left, if it holds no other, and none is just

@@ -43,6 +43,12 @@ def placed(folder: Path, name: str, process: str, **source: Any) -> None:
     PlacementTable("ns").put(name, PlacementRecord.of(Home(process, 1), config, meta))
 
 
+def owners(*names: str) -> dict[str, str]:
+    """What the controller tells a process of destinations that have their place in it."""
+    places = PlacementTable("ns").all()
+    return {name: places[name].owner for name in names}
+
+
 async def made(shared: bool = False) -> StoreActor:
     actor = StoreActor.__new__(StoreActor)
     await StoreActor.__init__(actor, HERE, "ns", shared)  # type: ignore[misc]
@@ -61,7 +67,7 @@ def test_its_constructor_takes_up_what_has_its_place_here(
         placed(tmp_path, "a", HERE)
         placed(tmp_path, "b", ELSEWHERE)
         actor = await made()
-        assert list(await actor.reconcile(["a", "b"])) == ["a"]
+        assert list(await actor.reconcile(owners("a", "b"))) == ["a"]
         assert await actor.call("a", "subscribe", SUBSCRIBE)
         found = await actor.call("a", "subscribers")
         assert [each["client_id"] for each in found] == [7]
@@ -96,6 +102,35 @@ def test_what_is_dropped_is_begun_again_by_renew(cluster: SmallCluster, tmp_path
         await actor.drop("a")
         with pytest.raises(InstanceRestarted):
             await actor.call("a", "status")
+        await actor.stop()
+
+    run(story())
+
+
+def test_what_a_controller_that_died_has_not_told_is_made_up_for(
+    cluster: SmallCluster, tmp_path: Path
+) -> None:
+    """It was killed between its note of a change, a move or a stop and the word to this process:
+    what ran here went on with the old configuration, or without anybody knowing it."""
+
+    async def story() -> None:
+        for name in "abcd":
+            placed(tmp_path, name, HERE)
+        actor = await made()
+        await actor.reconcile(owners(*"abcd"))
+        before, known = dict(actor._destinations), owners(*"abcd")
+        assert list(before) == list("abcd")
+        placed(tmp_path, "b", HERE)  # begun with another configuration
+        placed(tmp_path, "c", ELSEWHERE)
+        PlacementTable("ns").remove("d")
+        assert list(await actor.reconcile(owners("a", "b"))) == ["a", "b"]
+        assert actor._destinations["a"] is before["a"]
+        assert actor._destinations["b"] is not before["b"]
+        after = dict(actor._destinations)
+        # A word that was on its way meanwhile changes nothing.
+        assert list(await actor.reconcile(known)) == ["a", "b"]
+        assert list(await actor.reconcile({})) == ["a", "b"]
+        assert actor._destinations == after
         await actor.stop()
 
     run(story())
@@ -180,7 +215,7 @@ def test_one_that_cannot_be_taken_up_hides_no_other(cluster: SmallCluster, tmp_p
         assert place is not None
         kept_secrets.drop(place.secrets)  # they are kept elsewhere, where nobody is
         actor = await made()
-        assert list(await actor.reconcile(["b", "a"])) == ["a"]
+        assert list(await actor.reconcile(owners("b", "a"))) == ["a"]
         await actor.stop()
 
     run(story())

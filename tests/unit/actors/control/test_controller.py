@@ -210,7 +210,32 @@ def test_of_a_process_that_ends_often_each_gets_its_own(
         await actor._check()
         assert cluster.killed == [(common.name, True)]
         held = {each.name: each.called("reconcile") for each in cluster.actors.values()}
-        assert sorted(given[0][0] for given in held.values()) == [["a"], ["b"]]
+        assert sorted([*given[0][0]] for given in held.values()) == [["a"], ["b"]]
+
+    run(story, monkeypatch)
+
+
+def test_a_process_that_holds_nothing_for_long_ends(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller was killed in the midst of a stop: what should not run went on, and nobody
+    could stop it."""
+
+    async def story(actor: Controller) -> None:
+        await actor.apply(config("a", "b").model_dump_json())
+        left = PlacementTable("ns").all()["a"].process
+        PlacementTable("ns").remove("a")
+        await actor._check()
+        await actor._check()
+        assert cluster.killed == [], "a start makes processes before their places"
+        monkeypatch.setattr(module, "_STRAY_S", 0.0)
+        monkeypatch.setattr(actor._homes, "coming", lambda: {left})
+        await actor._check()
+        assert cluster.killed == [], "it waits for one that is still elsewhere"
+        monkeypatch.setattr(actor._homes, "coming", set)
+        await actor._check()
+        await actor._check()
+        assert cluster.killed == [(left, True)]
 
     run(story, monkeypatch)
 

@@ -188,6 +188,7 @@ class Actor:
 def test_a_draining_node_is_left_in_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next process stands before the destination ends, which ends before it begins there."""
     world.start(a="zone=a")
+    owner = world.table.places["a"].owner
     calls: list[Any] = []
     ended: list[Any] = []
 
@@ -206,18 +207,20 @@ def test_a_draining_node_is_left_in_order(world: World, monkeypatch: pytest.Monk
 
     async def run() -> None:
         await world.homes.look()
+        assert world.homes.coming() == {"canal-store:a@cccccccccccc"}
         await asyncio.gather(*world.homes._moving.values())
         await world.homes.look()
 
     asyncio.run(run())
     assert world.table.places["a"].home == Home("canal-store:a@cccccccccccc", 1, next_node.id)
     assert calls == [
-        ("new", "reconcile", [], "a"),
+        ("new", "reconcile", {}, "a"),
         ("old", "drop", "a", False, "c"),
-        ("new", "reconcile", ["a"], "c"),
+        ("new", "reconcile", {"a": owner}, "c"),
     ]
     assert ended == ["old"]
     assert not world.homes._moving
+    assert not world.homes.coming()
 
 
 def test_a_process_that_several_leave_ends_after_the_last(
@@ -272,7 +275,7 @@ def test_a_process_that_is_left_ends_though_the_next_one_fails(
     ended: list[str] = []
 
     async def answered(limit_s: float, reply: Any) -> None:
-        if reply[1:] == ("reconcile", ["a"]):
+        if reply[1] == "reconcile" and reply[2]:
             raise asyncio.TimeoutError
 
     monkeypatch.setattr(module, "answered", answered)
