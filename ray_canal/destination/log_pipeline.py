@@ -275,13 +275,16 @@ class LogPipeline:
         """Wake who waits if what happens meanwhile makes room: the log becomes shorter, or what it
         is full of may now go to disk."""
         store = self.store
-        first, needed = store.first_sequence, store.needed
+        first, needed = store.first_sequence, self._needed_if_full()
         try:
             yield
         finally:
-            is_full = self._full_since is not None
-            if store.first_sequence != first or (is_full and store.needed != needed):
+            if store.first_sequence != first or self._needed_if_full() != needed:
                 await self._changed.wake()
+
+    def _needed_if_full(self) -> int | None:
+        """Return what subscribers need, which takes a look at each of them, while that matters."""
+        return None if self._full_since is None else self.store.needed
 
     async def _answer(self, work: Awaitable[T]) -> T:
         """Raises InstanceNotRunning: the disk's process is there, but was stopped."""
