@@ -35,6 +35,7 @@ from ray_canal.log.transaction_buffer import LogChunk
 SEGMENT_BYTES = 64 << 20
 """A file that is longer is followed by a new one."""
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _MAGIC = b"RCS2"
 _SIGNATURE_BYTES = 16
 _HEADER = struct.Struct(f"<4sQQQ{_SIGNATURE_BYTES}s{_SIGNATURE_BYTES}s")
@@ -51,7 +52,8 @@ class Segment:
 
 class SegmentFolder:
     """The only user of a folder, which is made when a chunk needs it, and again when somebody has
-    removed it. A file goes when all of its chunks were dropped."""
+    removed it, or its disk has failed and was mounted again. A file goes when all of its chunks
+    were dropped."""
 
     def __init__(self, path: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
         self._path = path
@@ -62,6 +64,7 @@ class SegmentFolder:
         self._name = ""
         self._number = 0
         self._chunks: dict[str, int] = {}
+        self._unremoved: list[str] = []
 
     def write(self, chunk: LogChunk, decoded: DecodedChunk) -> Segment:
         """Append a chunk. Raises OSError: the disk is full, say; then nothing was written."""
@@ -107,13 +110,25 @@ class SegmentFolder:
 
     def _created(self, name: str) -> int:
         """A new file. Raises OSError: see SpillFolder."""
-        if self._folder is not None:
-            with contextlib.suppress(FileNotFoundError):  # the folder was removed
-                return self._folder.create(name)
-            self._folder.close()
-            self._folder = None
-        self._folder = SpillFolder(self._path)
-        return self._folder.create(name)
+        if self._folder is None:
+            self._folder = SpillFolder(self._path)
+        try:
+            created = self._folder.create(name)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise
+            # The folder was removed; or its disk has failed, and what is open of it stays dead
+            # when it is mounted again.
+            before, self._folder = self._folder, SpillFolder(self._path)
+            before.leave()
+            created = self._folder.create(name)
+        self._remove_left()
+        return created
+
+    def _remove_left(self) -> None:
+        names, self._unremoved = self._unremoved, []
+        for name in names:
+            self._unlink(name)
 
     def _abandon(self) -> None:
         """Return what follows goes to a new file: this one's end is torn."""
@@ -133,9 +148,16 @@ class SegmentFolder:
     def _remove_if_done(self, name: str) -> None:
         if self._chunks[name] == 0:
             del self._chunks[name]
-            if self._folder is not None:
-                with contextlib.suppress(FileNotFoundError):  # somebody removed it
-                    self._folder.unlink(name)
+            self._unlink(name)
+
+    def _unlink(self, name: str) -> None:
+        assert self._folder is not None
+        try:
+            self._folder.unlink(name)
+        except FileNotFoundError:
+            return  # somebody removed it
+        except OSError:  # the disk has failed, or may not be written to now
+            self._unremoved.append(name)
 
     def close(self) -> None:
         """Remove the folder."""

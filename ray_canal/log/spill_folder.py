@@ -96,12 +96,18 @@ class SpillFolder:
 
     def close(self) -> None:
         """Remove the folder."""
+        if self.leave():
+            remove(self._path)
+
+    def leave(self) -> bool:
+        """Let another one use the folder. Return False if it was not in use here."""
         if self._folder < 0:
-            return
-        os.close(self._folder)
-        os.close(self._marker)
+            return False
+        for descriptor in (self._folder, self._marker):
+            with contextlib.suppress(OSError):  # its disk has failed
+                os.close(descriptor)
         self._folder = self._marker = -1
-        remove(self._path)
+        return True
 
 
 def remove(path: str | os.PathLike[str]) -> None:

@@ -188,3 +188,25 @@ def test_a_folder_that_was_removed_is_made_again(pairs: Pairs, make: Make, tmp_p
     folder.drop(first)
     folder.drop(again)
     assert same(folder.read_log_chunk(third), pairs[0][0])
+
+
+def test_a_disk_that_failed_and_is_there_again(
+    pairs: Pairs, make: Make, tmp_path: Path
+) -> None:
+    """What was open of a disk that was mounted again stays dead: chunks went nowhere any more."""
+    folder = make(segment_bytes=1)
+    first, second, third = (folder.write(*pairs[0]) for _ in range(3))
+    assert folder._folder is not None
+    with open(os.devnull, "rb") as dead:
+        os.dup2(dead.fileno(), folder._folder._folder)
+    folder.drop(first)
+    folder.drop(second)
+    with pytest.raises(InstanceError, match="Not a directory"):
+        folder.read_log_chunk(third)
+    fourth = folder.write(*pairs[1])
+    for segment, (chunk, _) in ((third, pairs[0]), (fourth, pairs[1])):
+        assert same(folder.read_log_chunk(segment), chunk)
+    left = {os.path.basename(segment.path) for segment in (third, fourth)}
+    assert {path.name for path in tmp_path.rglob("*.segment")} == left
+    folder.close()
+    assert not list(tmp_path.rglob("log"))
