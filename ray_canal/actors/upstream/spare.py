@@ -20,6 +20,7 @@ import ray
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.upstream import fetcher, spare_record
 from ray_canal.destination.fetcher import load_everything
+from ray_canal.errors import InstanceRestarted
 
 _LEASE_S = 60.0
 _CHECK_PERIOD_S = 5.0
@@ -39,7 +40,10 @@ class FetcherActor(fetcher.FetcherActor):
         threading.Thread(target=self._watch, daemon=True).start()
 
     def adopt(self, instance_json: str, fused: bool, told: dict[str, str]) -> None:
-        """Be the fetcher of this destination from now on."""
+        """Be the fetcher of this destination from now on. Raises InstanceRestarted: it is another
+        one's."""
+        if self._taken:  # by who found it while this caller's process stood still
+            raise InstanceRestarted("the spare process is the fetcher of another destination")
         self.remember(told)
         self._taken = True
         type(self).__name__ = "FetcherActor"

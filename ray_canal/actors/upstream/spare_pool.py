@@ -14,10 +14,11 @@ from typing import Any
 
 import ray
 
-from ray_canal.actors.answers import answered
+from ray_canal.actors.answers import answered, raised_by_actor
 from ray_canal.actors.upstream import spare_record, stages
 from ray_canal.config import InstanceConfig
 from ray_canal.config.kept_secrets import handed_over
+from ray_canal.errors import InstanceRestarted
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +45,10 @@ async def fetcher_of(config: InstanceConfig, fused: bool) -> Any:
             stages.let_log(spare, "fetcher")
             return spare
         except (asyncio.TimeoutError, ray.exceptions.RayError) as error:
-            logger.warning("the spare process cannot be used: %s", error)
-            ray.kill(spare)
+            cause = raised_by_actor(error)
+            logger.warning("the spare process cannot be used: %s", cause)
+            if not isinstance(cause, InstanceRestarted):
+                ray.kill(spare)
     return stages.fetcher(config, fused)
 
 

@@ -11,6 +11,7 @@ import ray
 
 from ray_canal.actors.upstream import spare, spare_record
 from ray_canal.config import kept_secrets
+from ray_canal.errors import InstanceRestarted
 from ray_canal.model.start import ALL_CURSORS
 from tests.local_destination import binlog_files, instance
 from tests.processes import wait_for
@@ -78,5 +79,9 @@ def test_one_that_was_taken_lives_as_long_as_somebody_asks(ended: threading.Even
         made.alive()
         time.sleep(0.02)
     assert not ended.is_set()
+    # Who stood still between finding it and taking it, while another one took it.
+    with pytest.raises(InstanceRestarted, match="the fetcher of another destination"):
+        made.adopt(given.model_dump_json(), False, told)
+    assert made.next_raw()[1] is not None, "it is still the first one's"
     made.close()
     wait_for(ended.is_set, 20, "nobody asks for it")

@@ -6,11 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from ray.exceptions import RayTaskError
 
 from ray_canal.actors import log_settings
 from ray_canal.actors.upstream import spare_pool, spare_record
 from ray_canal.actors.upstream.spare_pool import fetcher_of, keep_ready, start_one
 from ray_canal.config import InstanceConfig
+from ray_canal.errors import InstanceRestarted
 from tests.unit.actors.small_cluster import NODE, SILENT, Handle, SmallCluster, until
 
 CONFIG = InstanceConfig.model_validate(
@@ -77,6 +79,17 @@ def test_one_that_does_not_answer_is_ended_and_a_process_begun(
     spare.answers["adopt"] = answer
     found: Handle = asyncio.run(fetcher_of(CONFIG, False))
     assert cluster.killed == [(spare.name, True)]
+    assert found.made[0].__module__ == "ray_canal.actors.upstream.fetcher"
+
+
+def test_one_that_another_destination_has_is_left_to_it(cluster: SmallCluster) -> None:
+    """Found, then this process stood still; meanwhile another one took it, and the next spare was
+    offered, whose name is the one that is deleted."""
+    spare = ready()
+    taken = InstanceRestarted("the fetcher of another destination")
+    spare.answers["adopt"] = RayTaskError("adopt", "", taken)
+    found: Handle = asyncio.run(fetcher_of(CONFIG, False))
+    assert cluster.killed == []
     assert found.made[0].__module__ == "ray_canal.actors.upstream.fetcher"
 
 
