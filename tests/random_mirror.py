@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.random_columns import Kind, random_kind
 
@@ -22,7 +23,16 @@ ADDED = (
     "date default '2020-02-03'", "datetime(3) default '2020-02-03 01:02:03.5'",
 )  # fmt: skip
 """Columns that rows which are there have a value in."""
+FORMS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "bit": ("cast({} as unsigned)", lambda v: v),
+    "set": ("{}", ",".join),
+    "date": ("cast({} as char)", lambda v: v.isoformat()),
+    "datetime": ("cast({} as char)", lambda v: f"{v:%Y-%m-%d %H:%M:%S.%f}"[:-3]),
+}
+"""How SELECT shows some of these, and what brings an Arrow value to that form."""
 NO_MODE = "set sql_mode = 'allow_invalid_dates,no_engine_substitution'"
+LARGE = ("mediumblob", "longblob", "mediumtext", "longtext")
+LARGE_VALUE = "repeat('a', 1500000)"
 
 
 @dataclass
@@ -79,15 +89,32 @@ class MirroredTable:
         if self.ids and rng.random() < 0.2:
             key = text_of(next(self.numbers))
             found.append(f"update {self.name} set k = {key} where id = {rng.choice(self.ids)}")
-        new = [next(self.numbers) for _ in range(rng.randint(1, 4))]
+        if self.ids and rng.random() < 0.2:
+            found += self.keys_changed()
+        large = [name for name, kind in self.columns.items() if kind.ddl.startswith(LARGE)]
+        if self.ids and large and rng.random() < 0.1:
+            name, number = rng.choice(large), rng.choice(self.ids)
+            found.append(f"update {self.name} set {name} = {LARGE_VALUE} where id = {number}")
+        return [*found, self.insert(rng.randint(1, 4))]
+
+    def insert(self, count: int) -> str:
+        """A statement that adds rows."""
+        new = [next(self.numbers) for _ in range(count)]
         rows = ", ".join(
             f"({', '.join([str(n), text_of(n), *map(self.value, self.columns.values())])})"
             for n in new
         )
         names = ", ".join(["id", "k", *self.columns])
-        found.append(f"insert into {self.name} ({names}) values {rows}")
         self.ids += new
-        return found
+        return f"insert into {self.name} ({names}) values {rows}"
+
+    def keys_changed(self) -> list[str]:
+        """Statements that give rows other ids, or those of each other."""
+        one, other, free = self.rng.choice(self.ids), self.rng.choice(self.ids), next(self.numbers)
+        steps = [(one, free)] if one == other else [(one, free), (other, one), (free, other)]
+        if one == other:
+            self.ids[self.ids.index(one)] = free
+        return [f"update {self.name} set id = {new} where id = {old}" for old, new in steps]
 
 
 def declared(kind: Kind) -> str:
@@ -100,17 +127,19 @@ def text_of(number: int) -> str:
 
 
 class MirroredTables:
-    """The tables of a database. `statements` yields what happens to them next."""
+    """The tables of a database. `statements` yields what happens to them next. `without`: names of
+    what the target refuses to follow, by its documents."""
 
-    def __init__(self, seed: int, server: str) -> None:
+    def __init__(self, seed: int, server: str, without: Collection[str] = ()) -> None:
         self.rng, self.server = random.Random(seed), server
         self.numbers = itertools.count(1)
         self.tables = [self._table(f"t{number}") for number in range(2)]
-        self._ddl: list[Callable[[MirroredTable], list[str]]] = [
+        ddl: list[Callable[[MirroredTable], list[str]]] = [
             self._add, self._add, self._fill, self._fill, self._drop, self._move, self._empty,
             self._rename, self._rename_column, self._make_again, self._make, self._swap, self._like,
-            self._remake,
+            self._remake, self._chain, self._select, self._letters, self._column_letters,
         ]  # fmt: skip
+        self._ddl = [each for each in ddl if each.__name__[1:] not in without]
 
     def _table(self, name: str) -> MirroredTable:
         return MirroredTable(name, self.server, self.rng, self.numbers)
@@ -119,7 +148,8 @@ class MirroredTables:
         """A change of a table, and transactions that change rows."""
         found = self.rng.choice(self._ddl)(self.rng.choice(self.tables))
         for _ in range(self.rng.randint(0, 3)):
-            found += ["begin", *self.rng.choice(self.tables).changes(), "commit"]
+            changed = self.rng.sample(self.tables, self.rng.choice((1, 1, len(self.tables))))
+            found += ["begin", *(text for table in changed for text in table.changes()), "commit"]
         return found
 
     def _add(self, table: MirroredTable) -> list[str]:
@@ -133,7 +163,8 @@ class MirroredTables:
         null = "" if "not null" in text else " null"
         values = {"date": "'2021-01-01'", "enum": "'b'", "set": "'y'", "char": "'a'", "bin": "'a'"}
         value = next((values[word] for word in values if word in text), "1")
-        table.columns[name] = Kind(text + null, lambda _: value)
+        form = FORMS.get(text.partition(" ")[0].partition("(")[0], ("{}", lambda v: v))
+        table.columns[name] = Kind(text + null, lambda _: value, *form)
         return [f"alter table {table.name} add {name} {text}"]
 
     def _drop(self, table: MirroredTable) -> list[str]:
@@ -155,13 +186,20 @@ class MirroredTables:
         return [f"alter table {table.name} modify {name} {declared(table.columns[name])} {place}"]
 
     def _rename_column(self, table: MirroredTable) -> list[str]:
-        if self.server == "mysql56":  # as a target it has no RENAME COLUMN
-            return []
-        name, new = self.rng.choice([*table.columns]), table.new_name()
+        name = self.rng.choice([*table.columns])
+        return [self._renamed(table, name, table.new_name())]
+
+    def _column_letters(self, table: MirroredTable) -> list[str]:
+        name = self.rng.choice([*table.columns])
+        return [self._renamed(table, name, name.swapcase())]
+
+    def _renamed(self, table: MirroredTable, name: str, new: str) -> str:
         kind = table.columns[name]
         table.columns = {new if n == name else n: k for n, k in table.columns.items()}
-        how = (f"rename column {name} to {new}", f"change {name} {new} {declared(kind)} first")
-        return [f"alter table {table.name} {self.rng.choice(how)}"]
+        how = [f"change {name} {new} {declared(kind)}{' first' * self.rng.randrange(2)}"]
+        if self.server != "mysql56":
+            how.append(f"rename column {name} to {new}")
+        return f"alter table {table.name} {self.rng.choice(how)}"
 
     def _empty(self, table: MirroredTable) -> list[str]:
         table.ids = []
@@ -198,3 +236,31 @@ class MirroredTables:
         mine, its = table.name, other.name
         table.name, other.name = its, mine
         return [f"rename table {mine} to passing, {its} to {mine}, passing to {its}"]
+
+    def _chain(self, table: MirroredTable) -> list[str]:
+        """One gets a new name by way of another one, and a second gets the name that it had."""
+        old, passing, new = table.name, f"p{next(self.numbers)}", f"r{next(self.numbers)}"
+        steps = [(old, passing), (passing, new)]
+        other = self.rng.choice(self.tables)
+        table.name = new
+        if other is not table:
+            steps.append((other.name, old))
+            other.name = old
+        return [f"rename table {', '.join(f'{a} to {b}' for a, b in steps)}"]
+
+    def _select(self, table: MirroredTable) -> list[str]:
+        """A table that is made with the rows of another one."""
+        if len(self.tables) > 4:
+            return []
+        new = self._table(f"s{next(self.numbers)}")
+        new.columns, new.key, new.ids = dict(table.columns), "id", [*table.ids]
+        self.tables.append(new)
+        return [f"create table {new.name} (primary key (id)) select * from {table.name}"]
+
+    def _letters(self, table: MirroredTable) -> list[str]:
+        """A table whose name differs in its letters alone."""
+        name = table.name.swapcase()
+        if len(self.tables) > 4 or any(each.name == name for each in self.tables):
+            return []
+        self.tables.append(self._table(name))
+        return [self.tables[-1].create]

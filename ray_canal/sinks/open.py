@@ -81,7 +81,7 @@ def lake_of(config: SinkConfig, spread: Spread = in_threads) -> Lake:
     name = f"{config.destination}.{config.name}"
     try:
         if config.type == "delta":
-            from ray_canal.sinks.lakes.delta import DeltaLake
+            from ray_canal.sinks.lakes.delta_lake import DeltaLake
 
             return DeltaLake(name, config.lake, spread)
         if config.type == "iceberg":

@@ -71,7 +71,7 @@ class TargetTables(Protocol):
         """Make a table, if it is not there yet."""
         ...
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        """Add columns at the end. A lake does not write files again to fill them."""
+        """Add columns at the end, with their values in rows that are there."""
         ...
 
     def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
+from ray_canal.sinks.open import make_sink
 from tests.in_process_sink import destination, runner_of, sink_config
 from tests.servers import Server
 from tests.unit.sinks.lakes.test_lake import options
@@ -50,6 +53,14 @@ STATEMENTS = (
     "DROP TABLE gone",
     "CREATE TABLE gone (id INT PRIMARY KEY, w INT)",
     "INSERT INTO gone VALUES (2,2)",
+    "CREATE TABLE filled (id INT PRIMARY KEY, v INT, w INT)",
+    "INSERT INTO filled VALUES (1,1,1),(2,2,2)",
+    "ALTER TABLE filled ADD a INT NOT NULL DEFAULT -7, ADD b CHAR(9) DEFAULT 'é',"
+    " ADD c ENUM('x','y') NOT NULL, ADD e BIGINT UNSIGNED DEFAULT 18446744073709551615",
+    "INSERT INTO filled (id, v, b, c) VALUES (3,3,NULL,'y')",
+    "ALTER TABLE filled DROP w, MODIFY v BIGINT",
+    "ALTER TABLE filled RENAME COLUMN v TO u, ADD f DATE DEFAULT '2026-01-31'",
+    "UPDATE filled SET u = u + 1 WHERE id = 2",
 )
 
 
@@ -63,8 +74,6 @@ def log(mysql97: Server) -> Iterator[Path]:
 
 def rows_of(kind: str, folder: Path, table: str) -> list[dict[str, Any]]:
     if kind == "delta":
-        from deltalake import DeltaTable
-
         rows: list[dict[str, Any]] = (
             DeltaTable(str(folder / "lake" / SOURCE / table)).to_pyarrow_table().to_pylist()
         )
@@ -103,7 +112,7 @@ def test_tables_are_those_of_the_source(
         with destination(tmp_path, source={"files": [str(log)]}, tsdb={}):
             runner.run(threading.Event())
         assert runner.status.retries == 0
-        for table in ("t", "emptied", "moved", "found", "gone", "kinds"):
+        for table in ("t", "emptied", "moved", "found", "gone", "filled", "kinds"):
             with mysql97.connect(database=SOURCE) as connection, connection.cursor() as cursor:
                 cursor.execute("SET time_zone = '+00:00'")
                 columns = "*"
@@ -119,6 +128,29 @@ def test_tables_are_those_of_the_source(
             assert sorted(map(repr, map(sorted_row, ours))) == sorted(
                 map(repr, map(sorted_row, theirs))
             )
+
+
+def test_ended_in_the_midst_of_a_statement_delta_does_all_of_it(
+    mysql97: Server, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had dropped a column, and not changed another one's type: it was to change later rows."""
+
+    def ended(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    settings = {**options("delta", tmp_path), "schema_change": "evolve"}
+    config = sink_config("delta", lake=settings, tables=rf"{SOURCE}\.filled")
+    with destination(tmp_path, source={"files": [str(log)]}, tsdb={}):
+        sink = make_sink(config)
+        monkeypatch.setattr(sink._lake, "change", ended)  # type: ignore[attr-defined]
+        with pytest.raises(KeyboardInterrupt):
+            runner_of(config, sink).run(threading.Event())
+        runner_of(config).run(threading.Event())
+    found = DeltaTable(str(tmp_path / "lake" / SOURCE / "filled")).to_pyarrow_table()
+    assert found.schema.field("u").type == pa.int64()
+    theirs = mysql97.execute(f"SELECT id, u, a, f FROM {SOURCE}.filled ORDER BY id")
+    ours = found.select(["id", "u", "a", "f"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in ours) == [*theirs]
 
 
 def sorted_row(row: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -25,22 +25,25 @@ from deltalake.exceptions import (
     TableNotFoundError,
 )
 
-from ray_canal.config.sink import LakeConfig
 from ray_canal.model.table_event import ERASE, TRUNCATE
 from ray_canal.sinks.lakes.delta_ends import same, told_ends
 from ray_canal.sinks.lakes.delta_files import DeltaTarget, as_schema, can_be_shared, merge_files
-from ray_canal.sinks.lakes.file_shares import ONE_WRITER, Spread, Writers, in_threads
-from ray_canal.sinks.lakes.folders import folder_of, name_in
-from ray_canal.sinks.lakes.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
+from ray_canal.sinks.lakes.file_shares import ONE_WRITER, Writers
+from ray_canal.sinks.lakes.lake_types import (
+    SOURCE_PROPERTY,
+    fitting,
+    lake_table,
+    lake_type,
+)
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Kind, SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
 from ray_canal.views.row_places import NOWHERE, RowPlace, place_at, rows_above
 from ray_canal.views.table_events import is_of_table
 
 _OP = "canal_op"
 _REWOUND = "ray_canal.rewound"
 _PARTS = ("timeline", "file", "position", "row")
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def merge_changes(
@@ -168,8 +171,12 @@ class DeltaFile:
         if self._version("dropped"):
             self._overwrite(schema.empty_table().to_reader(), self.place, dropped=False)
 
-    def add(self, fields: pa.Schema) -> None:
+    def add(self, fields: pa.Schema, fills: Mapping[str, pa.Scalar] = _NONE) -> None:
+        """Add columns; `fills`: values that rows which are there have in them."""
         new = [(f.name, lake_type(f.type, True)) for f in fields]
+        if fills and self.has_rows:
+            self.rewrite(pa.schema([*self.schema, *pa.schema(new)]), fills=fills)
+            return
         found = Schema.from_arrow(pa.schema(new)).fields
         with _translated(self._uri):
             self._opened.alter.add_columns([Field(f.name, f.type) for f in found])
@@ -236,12 +243,27 @@ class DeltaFile:
         schema = self.schema
         self._overwrite(schema.empty_table().to_reader(), upto, dropped=dropped)
 
-    def rewrite(self, schema: pa.Schema, upto: RowPlace) -> None:
-        """Commit all rows with these columns and types; columns that are new are null."""
+    def rename_columns(self, names: Mapping[str, str]) -> None:
+        """Commit that columns have other names. Files keep those that they were written with, so
+        the table is written again."""
+        fields = [field.with_name(names.get(field.name, field.name)) for field in self.schema]
+        self.rewrite(pa.schema(fields), renamed=names)
+
+    def rewrite(
+        self,
+        schema: pa.Schema,
+        *,
+        renamed: Mapping[str, str] = _NONE,
+        fills: Mapping[str, pa.Scalar] = _NONE,
+    ) -> None:
+        """Commit all rows with these columns and types, at the place that the table has come to: a
+        statement may have more to do. `renamed`: new names by old ones; `fills`: values of columns
+        that are new, which are null else."""
         refused: list[pa.ArrowInvalid] = []
-        batches = as_schema(self._opened.to_pyarrow_dataset(), schema, refused)
+        batches = as_schema(self._opened.to_pyarrow_dataset(), schema, refused, renamed, fills)
+        rows = pa.RecordBatchReader.from_batches(schema, batches)
         try:
-            self._overwrite(pa.RecordBatchReader.from_batches(schema, batches), upto, dropped=False)
+            self._overwrite(rows, self.place, dropped=False, renamed=renamed)
         except SinkError:
             if refused:  # which delta-rs tells as one of its own
                 raise SinkError(f"{self._uri}: {refused[0]}", "schema") from None
@@ -282,11 +304,16 @@ class DeltaFile:
         return self._table
 
     def _overwrite(
-        self, rows: pa.RecordBatchReader, upto: RowPlace | None, *, dropped: bool
+        self,
+        rows: pa.RecordBatchReader,
+        upto: RowPlace | None,
+        *,
+        dropped: bool,
+        renamed: Mapping[str, str] = _NONE,
     ) -> None:
-        partitions = [
-            name for name in self._opened.metadata().partition_columns if name in rows.schema.names
-        ]
+        had = self._opened.metadata().partition_columns
+        partitions = [renamed.get(name, name) for name in had]
+        partitions = [name for name in partitions if name in rows.schema.names]
         with _translated(self._uri):
             self._note_ends(rows.schema)
             write_deltalake(
@@ -318,117 +345,6 @@ class DeltaFile:
             ],
             max_commit_retries=retries,
         )
-
-
-class DeltaLake:
-    """A `Lake` of lake.py."""
-
-    def __init__(self, sink: str, config: LakeConfig, spread: Spread = in_threads) -> None:
-        self._app = f"ray_canal/{sink}"
-        self._writers = Writers(config.writers, spread)
-        self._config = config
-        self._files: dict[TableName, DeltaFile] = {}
-        self.now = RowPlace(0, 0, 0, 0)
-
-    def open(self) -> None:
-        self._files.clear()
-
-    def close(self) -> None:
-        self._files.clear()
-
-    def file(self, name: TableName) -> DeltaFile:
-        """Return the table of this name, opened once."""
-        found = self._files.get(name)
-        if found is None:
-            options = self._config.resolved_options()
-            uri = "/".join([self._config.path.rstrip("/"), *map(folder_of, filter(None, name))])
-            found = self._files[name] = DeltaFile(uri, self._app, options or None, self._writers)
-        return found
-
-    def names(self) -> list[TableName]:
-        """Return the tables that are below the path, if it is of this machine. Raises SinkError."""
-        path = self._config.path
-        if "://" in path:
-            text = f"what is below {path} is not listed: name tables by --table SCHEMA.TABLE"
-            raise SinkError(text)
-        logs = sorted(Path(path).glob("*/*/_delta_log"))
-        return [TableName(*map(name_in, log.parts[-3:-1])) for log in logs]
-
-    def compact(self, name: TableName, vacuum: bool, hours: int | None) -> str:
-        """Join small files, remove old ones; return what was done."""
-        file = self.file(name)
-        gone, came = file.compact()
-        removed = f", {file.vacuum(hours)} old files removed" if vacuum else ""
-        return f"{gone} files joined into {came}{removed}"
-
-    def place(self, name: TableName) -> RowPlace | None:
-        return self.file(name).place
-
-    def rewind(self, name: TableName) -> None:
-        self.file(name).rewind()
-
-    def has_rows(self, name: TableName) -> bool:
-        return self.file(name).has_rows
-
-    def merge(
-        self,
-        name: TableName,
-        key: Sequence[str],
-        deletes: pa.Table,
-        upserts: pa.Table,
-        upto: RowPlace,
-    ) -> None:
-        self.file(name).merge(key, deletes, upserts, upto)
-
-    def append(self, name: TableName, rows: pa.Table, upto: RowPlace) -> None:
-        self.file(name).append(rows, upto)
-
-    def find(self, name: TableName) -> TargetTable | None:
-        file = self.file(name)
-        return TargetTable(tuple(file.schema.names), None) if file.exists else None
-
-    def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        self.file(name).create(pa.schema([(column.name, column.kind) for column in columns]))
-
-    def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        self.file(name).add(pa.schema([(column.name, column.kind) for column in columns]))
-
-    def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
-        text = f"the source renamed {dict(names)} in {name}: write the Delta table again so"
-        raise SinkError(text, "schema")
-
-    def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
-        schema = self.file(name).schema
-        return [c for c in columns if schema.field(c.name).type != lake_type(c.kind, True)]
-
-    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        """Parquet files keep their types: the table is written again."""
-        schema = self.file(name).schema
-        wanted = schema
-        for column in columns:
-            at = schema.get_field_index(column.name)
-            wanted = wanted.set(at, pa.field(column.name, lake_type(column.kind, True)))
-        if wanted.types != schema.types:
-            self.file(name).rewrite(wanted, self.now)
-
-    def remove(self, name: TableName, columns: Sequence[str]) -> None:
-        schema = self.file(name).schema
-        self.file(name).rewrite(pa.schema([f for f in schema if f.name not in columns]), self.now)
-
-    def source_of(self, name: TableName) -> str:
-        return self.file(name).source
-
-    def note_source(self, name: TableName, source: str) -> None:
-        self.file(name).note_source(source)
-
-    def move(self, name: TableName, to: TableName) -> None:
-        self.file(to).copy_from(self.file(name), self.now)
-
-    def empty(self, name: TableName) -> None:
-        self.file(name).empty(self.now)
-
-    def drop(self, name: TableName) -> None:
-        self.file(name).empty(self.now, dropped=True)
 
 
 def _with_op(table: pa.Table, op: str) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,16 +108,23 @@ def _files_between(table: DeltaTable, keys: pa.ChunkedArray, name: str) -> list[
 
 
 def as_schema(
-    rows: Dataset, schema: pa.Schema, refused: list[pa.ArrowInvalid]
+    rows: Dataset,
+    schema: pa.Schema,
+    refused: list[pa.ArrowInvalid],
+    renamed: Mapping[str, str],
+    fills: Mapping[str, pa.Scalar],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows with these columns and types; columns that are new are null. `refused` gets the
-    error of a value that does not fit, before it is raised."""
-    names = [name for name in schema.names if name in rows.schema.names]
-    for batch in rows.to_batches(columns=names):
-        table = pa.Table.from_batches([batch])
+    """Yield rows with these columns and types. `renamed`: new names of columns by their old ones;
+    `fills`: values of columns that are new, which are null else. `refused` gets the error of a
+    value that does not fit, before it is raised."""
+    old = {renamed.get(name, name): name for name in rows.schema.names}
+    names = [name for name in schema.names if name in old]
+    for batch in rows.to_batches(columns=[old[name] for name in names]):
+        table = pa.Table.from_batches([batch]).rename_columns(names)
         for field in schema:
             if field.name not in names:
-                table = table.append_column(field, pa.nulls(len(table), field.type))
+                value = fills.get(field.name, pa.scalar(None, field.type))
+                table = table.append_column(field, pa.repeat(value, len(table)))
         try:
             yield from _cast(table.select(schema.names), schema).to_batches()
         except pa.ArrowInvalid as error:

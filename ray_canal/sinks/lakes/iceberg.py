@@ -34,8 +34,14 @@ from pyiceberg.table import Table, Transaction
 from ray_canal.config.sink import LakeConfig
 from ray_canal.sinks.lakes.file_shares import Spread, Writers, in_threads
 from ray_canal.sinks.lakes.iceberg_care import expire, joined_files, replace_files
-from ray_canal.sinks.lakes.iceberg_files import write_files
-from ray_canal.sinks.lakes.lake_types import SOURCE_PROPERTY, fitting, lake_table, lake_type
+from ray_canal.sinks.lakes.iceberg_files import filled_files, write_files
+from ray_canal.sinks.lakes.lake_types import (
+    SOURCE_PROPERTY,
+    fitting,
+    lake_fills,
+    lake_table,
+    lake_type,
+)
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
 from ray_canal.views.row_places import NOWHERE, RowPlace
@@ -150,9 +156,16 @@ class IcebergLake:
         self._make(name, _fields(columns))
 
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        """Add columns. If rows that are there have values in them, these rows are written again, in
+        the same commit: readers know no defaults before version 3 of the format."""
+        table, fills = self._known(name), lake_fills(columns, False)
         with _translated(str(name)):
-            with self._known(name).update_schema() as update:
-                update.union_by_name(_fields(columns))
+            with table.transaction() as transaction:
+                with transaction.update_schema() as update:
+                    update.union_by_name(_fields(columns))
+                if fills and self.has_rows(name):
+                    written = filled_files(table, transaction.table_metadata, fills)
+                    replace_files(transaction, table.io, written.removed, written.added)
             self._load(name)
 
     def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -74,6 +74,29 @@ def write_share(target: IcebergTarget, share: Share[FileScanTask]) -> IcebergFil
             written.added.extend(files_of(target, held))
             held, size = [], 0
     written.added.extend(files_of(target, [*held, share.upserts]))
+    return written
+
+
+def filled_files(
+    table: Table, metadata: TableMetadata, fills: Mapping[str, pa.Scalar]
+) -> IcebergFiles:
+    """Write all rows into new files, by what will be the table's metadata: with these values in
+    columns that are new. Raises what pyiceberg raises."""
+    target = IcebergTarget(metadata=metadata, io=table.io, touched=pa.table({}))
+    written, held, size = IcebergFiles([], []), [], 0
+    for task in table.scan().plan_files():
+        rows = rows_of(target, task, None)
+        for name, value in fills.items():
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, name, pa.repeat(value, len(rows)))
+        written.removed.append(task.file)
+        held.append(rows)
+        size += rows.nbytes
+        if size > HELD_BYTES:
+            written.added.extend(files_of(target, held))
+            held, size = [], 0
+    if held:
+        written.added.extend(files_of(target, held))
     return written
 
 

@@ -34,8 +34,9 @@ _ENVELOPE = ("timeline", "journal_name", "position", "row", "execute_time", "gti
 
 
 class Lake(TargetTables, Protocol):
-    """A kind of table format. Every change of a table that is given no place of its own, but for
-    `create`, `add` and `note_source`, is committed with `now`."""
+    """A kind of table format. That a table is emptied, dropped or moved is committed with `now`.
+    What else a statement does to it, which may be more than one thing, keeps the place that the
+    table has come to: where that ends in the midst, all of it is done again."""
 
     now: RowPlace
 

@@ -6,11 +6,14 @@ types are taken from the start, so that few changes of a source's column are cha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.schema_follower import ColumnSpec
 from ray_canal.views.texts import decimal_texts
 
 SOURCE_PROPERTY = "ray_canal.source"
@@ -50,6 +53,16 @@ def lake_array(values: pa.Array, naive_is_utc: bool) -> pa.Array:
     if pa.types.is_decimal256(kind):
         return decimal_texts(values)
     return plain(values).cast(lake_type(kind, naive_is_utc))
+
+
+def lake_fills(columns: Iterable[ColumnSpec], naive_is_utc: bool) -> dict[str, pa.Scalar]:
+    """Return the values that rows which are there have in columns that are new, where it is not
+    null."""
+    return {
+        column.name: lake_array(pa.array([column.fill], column.kind), naive_is_utc)[0]
+        for column in columns
+        if column.fill is not None
+    }
 
 
 def lake_table(table: pa.Table, naive_is_utc: bool) -> pa.Table:

@@ -51,7 +51,7 @@ def test_a_long_number_is_found(tmp_path: Path) -> None:
     uri = str(tmp_path / "changed")
     table = DeltaFile(uri, "a")
     table.create(pa.schema([("id", pa.int64())]))
-    table.rewrite(pa.schema([("id", LARGE)]), RowPlace(1, 1, 1, 0))
+    table.rewrite(pa.schema([("id", LARGE)]))
     new = pa.table({"id": pa.array([Decimal(FIRST + 5)], LARGE)})
     table.merge(["id"], new.slice(1), new, RowPlace(1, 1, 2, 0))
     assert count(uri, f"id = {FIRST + 5}") == 1

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.config.sink import LakeConfig
-from ray_canal.sinks.lakes.delta import DeltaLake
+from ray_canal.sinks.lakes.delta_lake import DeltaLake
 from ray_canal.sinks.lakes.folders import folder_of, name_in
 from ray_canal.sinks.lakes.iceberg import IcebergLake
 from ray_canal.sinks.port import SinkError

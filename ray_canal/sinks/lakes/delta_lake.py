@@ -1,0 +1,128 @@
+"""A lake of Delta tables below a path: each in a folder `database`/`table`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks.lakes.delta import DeltaFile
+from ray_canal.sinks.lakes.file_shares import Spread, Writers, in_threads
+from ray_canal.sinks.lakes.folders import folder_of, name_in
+from ray_canal.sinks.lakes.lake_types import lake_fills, lake_type
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.views.row_places import RowPlace
+
+
+class DeltaLake:
+    """A `Lake` of lake.py."""
+
+    def __init__(self, sink: str, config: LakeConfig, spread: Spread = in_threads) -> None:
+        self._app = f"ray_canal/{sink}"
+        self._writers = Writers(config.writers, spread)
+        self._config = config
+        self._files: dict[TableName, DeltaFile] = {}
+        self.now = RowPlace(0, 0, 0, 0)
+
+    def open(self) -> None:
+        self._files.clear()
+
+    def close(self) -> None:
+        self._files.clear()
+
+    def file(self, name: TableName) -> DeltaFile:
+        """Return the table of this name, opened once."""
+        found = self._files.get(name)
+        if found is None:
+            options = self._config.resolved_options()
+            uri = "/".join([self._config.path.rstrip("/"), *map(folder_of, filter(None, name))])
+            found = self._files[name] = DeltaFile(uri, self._app, options or None, self._writers)
+        return found
+
+    def names(self) -> list[TableName]:
+        """Return the tables that are below the path, if it is of this machine. Raises SinkError."""
+        path = self._config.path
+        if "://" in path:
+            text = f"what is below {path} is not listed: name tables by --table SCHEMA.TABLE"
+            raise SinkError(text)
+        logs = sorted(Path(path).glob("*/*/_delta_log"))
+        return [TableName(*map(name_in, log.parts[-3:-1])) for log in logs]
+
+    def compact(self, name: TableName, vacuum: bool, hours: int | None) -> str:
+        """Join small files, remove old ones; return what was done."""
+        file = self.file(name)
+        gone, came = file.compact()
+        removed = f", {file.vacuum(hours)} old files removed" if vacuum else ""
+        return f"{gone} files joined into {came}{removed}"
+
+    def place(self, name: TableName) -> RowPlace | None:
+        return self.file(name).place
+
+    def rewind(self, name: TableName) -> None:
+        self.file(name).rewind()
+
+    def has_rows(self, name: TableName) -> bool:
+        return self.file(name).has_rows
+
+    def merge(
+        self,
+        name: TableName,
+        key: Sequence[str],
+        deletes: pa.Table,
+        upserts: pa.Table,
+        upto: RowPlace,
+    ) -> None:
+        self.file(name).merge(key, deletes, upserts, upto)
+
+    def append(self, name: TableName, rows: pa.Table, upto: RowPlace) -> None:
+        self.file(name).append(rows, upto)
+
+    def find(self, name: TableName) -> TargetTable | None:
+        file = self.file(name)
+        return TargetTable(tuple(file.schema.names), None) if file.exists else None
+
+    def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self.file(name).create(pa.schema([(column.name, column.kind) for column in columns]))
+
+    def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        fields = pa.schema([(column.name, column.kind) for column in columns])
+        self.file(name).add(fields, lake_fills(columns, True))
+
+    def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
+        self.file(name).rename_columns(names)
+
+    def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
+        schema = self.file(name).schema
+        return [c for c in columns if schema.field(c.name).type != lake_type(c.kind, True)]
+
+    def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        """Parquet files keep their types: the table is written again."""
+        schema = self.file(name).schema
+        wanted = schema
+        for column in columns:
+            at = schema.get_field_index(column.name)
+            wanted = wanted.set(at, pa.field(column.name, lake_type(column.kind, True)))
+        if wanted.types != schema.types:
+            self.file(name).rewrite(wanted)
+
+    def remove(self, name: TableName, columns: Sequence[str]) -> None:
+        schema = self.file(name).schema
+        self.file(name).rewrite(pa.schema([f for f in schema if f.name not in columns]))
+
+    def source_of(self, name: TableName) -> str:
+        return self.file(name).source
+
+    def note_source(self, name: TableName, source: str) -> None:
+        self.file(name).note_source(source)
+
+    def move(self, name: TableName, to: TableName) -> None:
+        self.file(to).copy_from(self.file(name), self.now)
+
+    def empty(self, name: TableName) -> None:
+        self.file(name).empty(self.now)
+
+    def drop(self, name: TableName) -> None:
+        self.file(name).empty(self.now, dropped=True)
