@@ -77,6 +77,8 @@ class Controller:
         self._spares: set[str] = set()
         self._strays: dict[str, float] = {}
         self._touched_s = 0.0
+        # A machine that slept for a week, or whose clock was put right, has secrets that look old.
+        self._touch_secrets(self._places.all())
         kept_secrets.sweep()
         self._watch = asyncio.create_task(self._keep_running())
         if spare:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from ray_canal.actors.control.controller import Controller
 from ray_canal.actors.control.process_starts import ENDS_MAX, Starts
 from ray_canal.actors.control.succession import STOPPED
 from ray_canal.actors.placement_table import PlacementTable
-from ray_canal.config import CanalConfig, load
+from ray_canal.config import CanalConfig, kept_secrets, load
 from ray_canal.errors import ConfigError, InstanceNotFound
 from tests.unit.actors.small_cluster import SILENT, SmallCluster, until
 
@@ -238,6 +240,25 @@ def test_a_process_that_holds_nothing_for_long_ends(
         assert cluster.killed == [(left, True)]
 
     run(story, monkeypatch)
+
+
+def test_secrets_in_use_are_kept_though_they_look_old(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine slept for a week, or its clock was put right, before the controller's restart."""
+
+    async def begin(actor: Controller) -> None:
+        await actor.apply(config("a").model_dump_json())
+
+    async def look(_: Controller) -> None:
+        [reference] = PlacementTable("ns").all()["a"].secrets
+        assert kept_secrets.read(reference) == "s3cret"
+
+    run(begin, monkeypatch)
+    long_ago_s = time.time() - 2 * kept_secrets.FORGOTTEN_S
+    for path in kept_secrets._folder().iterdir():
+        os.utime(path, (long_ago_s, long_ago_s))
+    run(look, monkeypatch)
 
 
 def test_an_active_head_begins_all_and_ends_all(
