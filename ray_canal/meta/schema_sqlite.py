@@ -48,6 +48,8 @@ class SqliteSchemaStore:
             version = database.execute("pragma user_version").fetchone()[0]
             if version not in (0, _VERSION):
                 raise sqlite3.DatabaseError(f"version {version}, this program reads {_VERSION}")
+            if version == _VERSION:  # a write would wait for those of all other destinations
+                return
             with self._file.transaction():
                 for statement in _SCHEMA.split(";"):
                     database.execute(statement)

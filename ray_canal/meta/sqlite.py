@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from ray_canal.meta.backend import clock_epoch, fenced, refused
 from ray_canal.meta.copies import advice, keep_copy
-from ray_canal.meta.sqlite_file import BUSY_S, SqliteFile
+from ray_canal.meta.sqlite_file import BUSY_S, SqliteFile, is_locked
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class SqliteBackend:
                 self._database.execute("pragma journal_mode=wal")
                 return
             except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
+                if not is_locked(error) or time.monotonic() > deadline:
                     raise
             time.sleep(_BUSY_PAUSE_S)
 

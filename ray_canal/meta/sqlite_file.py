@@ -48,11 +48,14 @@ class SqliteFile:
 
     @contextmanager
     def preparing(self) -> Iterator[sqlite3.Connection]:
-        """Tell whatever fails while the file is prepared as ConfigError."""
+        """Tell whatever fails while the file is prepared as ConfigError, but for a file that others
+        keep locked: MetaUnavailable."""
         try:
             yield self.database
         except (sqlite3.Error, OSError, CanalError) as error:
             self.database.close()
+            if is_locked(error) or is_locked(error.__cause__):
+                raise MetaUnavailable(f"{self._what} cannot be opened: {error}") from error
             raise self.unusable(error) from error
 
     def unusable(self, error: Exception) -> ConfigError:
@@ -122,6 +125,11 @@ class SqliteFile:
 
     def close(self) -> None:
         self.database.close()
+
+
+def is_locked(error: BaseException | None) -> bool:
+    """Return whether SQLite says that another connection has the file locked."""
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
 def _identity(path: str) -> tuple[int, int]:
