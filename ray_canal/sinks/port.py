@@ -104,6 +104,18 @@ class Cursor:
         return f"{self.journal_name}:{self.position}"
 
 
+def refuse_later_timeline(timeline: int, place: object, target_timeline: int) -> None:
+    """Raise SinkError if a target has a place of a later timeline than what comes: timelines of a
+    destination rise, so another deployment has written it."""
+    if timeline and target_timeline > timeline:
+        raise SinkError(
+            f"the target is at {place} of timeline {target_timeline}, and this destination's log is"
+            f" of timeline {timeline}, which began before: another deployment has a sink of this "
+            "name and destination, and writes to the same target. Give one of them another name, "
+            "or another target (of a mirror: another mirror.cursor_database, too)"
+        )
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows of one table version in log order (docs/reference/types.md has the columns).

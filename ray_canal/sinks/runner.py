@@ -25,7 +25,14 @@ from ray_canal.client.message import Message
 from ray_canal.config import SinkConfig
 from ray_canal.errors import CanalError
 from ray_canal.sinks.dead_letters import DeadLetterFile, TablesAside
-from ray_canal.sinks.port import Changes, Cursor, Sink, SinkError, Transform
+from ray_canal.sinks.port import (
+    Changes,
+    Cursor,
+    Sink,
+    SinkError,
+    Transform,
+    refuse_later_timeline,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +172,10 @@ class Runner:
             )
 
     def _take(self, message: Message, place: Cursor | None) -> Cursor | None:
-        """Write what the target does not have yet of a message, and commit it."""
+        """Write what the target does not have yet of a message, and commit it. Raises SinkError,
+        also if another deployment writes there."""
+        if place is not None:
+            refuse_later_timeline(message.timeline, place, place.timeline)
         run: list[Changes] = []
         for part, chunk in message.chunks_by_part():
             whole = Changes(message, part, chunk, self._transform, self._tables_aside)

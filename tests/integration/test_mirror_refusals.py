@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.runner import Runner
 from tests.in_process_sink import runner_of, running, sink_config, until
 from tests.integration.test_mysql_mirror import Shop, shop_of
 from tests.servers import Server
@@ -132,3 +136,35 @@ def test_generated_and_identity_columns_of_postgres(
     finally:
         ours = (shop.copy, f"{shop.copy}_canal")
         postgres.execute(*(f"DROP SCHEMA IF EXISTS {each} CASCADE" for each in ours))
+
+
+@pytest.mark.parametrize("kind", ["mysql", "delta"])
+def test_a_deployment_stops_where_a_later_one_has_written(shop: Shop, kind: str) -> None:
+    """With a sink of one name and destination: it had written its older rows over the other's, and
+    to a lake nothing, without a word."""
+    folders = shop.folder / "first", shop.folder / "second"
+    lake = {"path": str(shop.folder / "lake"), "database": "copy"}
+
+    def mirror() -> Runner:
+        if kind == "mysql":
+            return shop.mirror()
+        return runner_of(sink_config("delta", lake=lake, tables=rf"{shop.source}\..*"))
+
+    def has(count: int) -> bool:
+        if kind == "mysql":
+            return shop.is_mirrored("t")
+        table = Path(lake["path"]) / "copy" / "t"
+        return table.exists() and DeltaTable(str(table)).to_pyarrow_table().num_rows == count
+
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    for number, shop.folder in enumerate(folders, 2):
+        shop.folder.mkdir()
+        with shop.destination(), running(mirror()):
+            until(lambda: has(number - 1))  # noqa: B023
+        shop.run(f"INSERT INTO t VALUES ({number})")
+        time.sleep(1.1)  # a timeline is the second in which it begins
+    shop.folder = folders[0]
+    runner = mirror()
+    with shop.destination(), pytest.raises(SinkError, match="another deployment"), running(runner):
+        until(lambda: runner.status.state == "failed")
+    assert not has(3), "it wrote"

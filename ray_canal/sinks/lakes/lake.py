@@ -20,7 +20,16 @@ from ray_canal.client.message import ALTER, TableChange
 from ray_canal.config.sink import LakeConfig, TablePolicy
 from ray_canal.model.position import journal_key
 from ray_canal.sinks.net_change import as_in_target, net_change
-from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, Rows, SinkError, naming
+from ray_canal.sinks.port import (
+    Changed,
+    Changes,
+    Cursor,
+    Guarantee,
+    Rows,
+    SinkError,
+    naming,
+    refuse_later_timeline,
+)
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, TargetTables
 from ray_canal.sinks.table_moves import in_order
 from ray_canal.sinks.target_checks import SourceTable, path_check, tables_check
@@ -163,7 +172,10 @@ class LakeSink:
                 f"{rows.schema}.{rows.table}: `transform` has left out {', '.join(gone)}, by which "
                 "a lake tells what it has already; keep these columns"
             )
-        count = rows_above(rows.batch, self._lake.place(name))
+        place = self._lake.place(name)
+        if place is not None:
+            refuse_later_timeline(place_at(rows.batch, 0).timeline, place, place.timeline)
+        count = rows_above(rows.batch, place)
         if not count:
             return
         batch = rows.batch.slice(rows.batch.num_rows - count)

@@ -225,7 +225,7 @@ def test_values_that_become_text_are_the_servers(tmp_path: Path) -> None:
     table = DeltaFile(uri, "a")
     table.append(given, RowPlace(1, 1, 1, 0))
     text = [pa.field("a", pa.int64()), pa.field("f", pa.string()), pa.field("at", pa.string())]
-    table.rewrite(pa.schema(text), RowPlace(1, 1, 2, 0))
+    table.rewrite(pa.schema(text))
     assert pa.table(DeltaTable(uri).to_pyarrow_table()).to_pylist() == [
         {"a": 1, "f": "1e20", "at": "2026-11-21 05:31:46"}
     ]
