@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 KEPT = 3
+_DISK_FIRST = "See first whether its disk works and is mounted (`dmesg`, `df`). "
 EVERY_S = 3600.0
 
 
@@ -77,14 +78,16 @@ def _sync(path: Path) -> None:
 
 def advice(path: str) -> str:
     """Return what to do with a damaged file. Its write-ahead log must not be played into another
-    one."""
+    one. (SQLite calls a file malformed, too, whose disk has failed.)"""
     copies = [name for n in range(1, KEPT + 1) if Path(name := f"{path}.{n}").exists()]
     if copies:
         return (
-            f"If it is damaged, put back its newest copy: rm -f {path}-wal {path}-shm; "
+            f"{_DISK_FIRST}If it is damaged, put back its newest copy: "
+            f"rm -f {path}-wal {path}-shm; "
             f"mv {copies[0]} {path} (subscribers then receive again what they acked since)"
         )
     return (
-        f"If it is damaged, put back a copy; without one, move it away, with {path}-wal: "
+        f"{_DISK_FIRST}If it is damaged, put back a copy; without one, move it away, with "
+        f"{path}-wal: "
         "subscribers then start where the configuration says"
     )

@@ -74,7 +74,7 @@ def test_damage_is_told_as_such_with_what_to_do(tmp_path: Path) -> None:
         file.seek(4096)
         file.write(b"\xff" * (len(data) - 4096))
     for call in (read, write):
-        with pytest.raises(MetaDamaged, match=r"meta\.db is damaged: .*put back its newest copy"):
+        with pytest.raises(MetaDamaged, match=r"is damaged: .*`dmesg`.*put back its newest copy"):
             call()
     close()
 
