@@ -32,6 +32,10 @@ from ray_canal.types.registry import SYNONYMS, WORDS
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
+_GENERATED_KEYS = (
+    r"SHOW SESSION VARIABLES LIKE 'show\_gipk\_in\_create\_table\_and\_information\_schema'"
+)
+
 
 class Catalog:
     """Questions to one server, over one connection that is made when first needed."""
@@ -52,7 +56,7 @@ class Catalog:
         for attempt in (1, 2):
             fresh = self._connection is None
             if fresh:
-                self._connection = connect(self._config)
+                self._connection = self._connected()
             try:
                 return query(self._connection, self._config, sql, *values)
             except ConnectionLost:
@@ -65,12 +69,25 @@ class Catalog:
         """Rows of one query as they come, for very many; not asked again where the connection is
         lost. Nothing else may be asked meanwhile."""
         if self._connection is None:
-            self._connection = connect(self._config)
+            self._connection = self._connected()
         try:
             yield from stream(self._connection, self._config, sql, *values)
         except BaseException:
             self.close()
             raise
+
+    def _connected(self) -> Any:
+        """Return a new connection that is shown the primary keys that MySQL 8 makes by itself: the
+        log has them, and a server may be set to leave them out of its catalog."""
+        connection = connect(self._config)
+        try:
+            for found in query(connection, self._config, _GENERATED_KEYS):
+                if found["Value"] == "OFF":
+                    query(connection, self._config, f"SET SESSION {found['Variable_name']} = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def variable(self, name: str) -> str | None:
         """A global variable's value as text; None where this server has no such variable."""

@@ -100,3 +100,17 @@ def test_no_mode_of_sql_hides_variables(defaults: Server, mode: str) -> None:
     finally:
         defaults.execute(f"set global sql_mode = '{before}'")
     assert {name: len(rows) for name, rows in found.items()} == {"t0": ROWS, "t1": ROWS}
+
+
+@pytest.mark.parametrize("mode", ["consistent", "keyed"])
+def test_a_generated_primary_key_that_the_catalog_leaves_out(mysql97: Server, mode: str) -> None:
+    """It is in the log, so it is read as any other column, and is the key to read by."""
+    with mysql97.with_database("gipk"), mysql97.with_global(
+        "show_gipk_in_create_table_and_information_schema", "OFF"
+    ):
+        mysql97.execute(
+            "set session sql_generate_invisible_primary_key = on",
+            "create table gipk.t (a int)", "insert into gipk.t values (7), (7)",
+        )  # fmt: skip
+        found = rows_of(mysql97, r"gipk\.t", mode=mode)
+    assert found == {"t": [{"my_row_id": 1, "a": 7}, {"my_row_id": 2, "a": 7}]}
