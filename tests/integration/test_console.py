@@ -21,10 +21,11 @@ from typer.testing import CliRunner
 
 import ray_canal as canal
 from ray_canal import cli
+from ray_canal.actors import registry
 from ray_canal.console.niceness import NICENESS
 from ray_canal.console.rest_client import ConsoleClient
 from ray_canal.console.text import count, size
-from ray_canal.errors import ConfigError
+from ray_canal.errors import ConfigError, InstanceNotFound
 from tests.console_site import PageValues, Site
 from tests.processes import wait_for
 from tests.servers import Server
@@ -76,6 +77,25 @@ def test_a_first_source_is_checked_written_and_started(
     wait_for(lambda: destination(site)["state"] == "running", 60, "it runs")
     assert NAME in site.ask("/")
     assert f'ray_canal_up{{destination="{NAME}"}} 1' in site.ask("/metrics")
+
+
+def test_one_of_many_is_asked_without_a_list_of_all(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The console asks for each of them, again and again."""
+    lists, me = [], threading.get_ident()  # the console here makes lists, too, in its own threads
+    destinations = registry.destinations
+
+    def counted(namespace: str) -> list[str]:
+        lists.append(threading.get_ident())
+        return destinations(namespace)
+
+    monkeypatch.setattr(registry, "destinations", counted)
+    assert canal.status(NAME, namespace=NAMESPACE)[NAME]["state"] == "running"
+    assert me not in lists
+    with pytest.raises(InstanceNotFound):
+        canal.status("nothing", namespace=NAMESPACE)
+    assert me in lists
 
 
 def test_rows_are_followed_and_subscribers_are_steered(site: Site, mysql97: Server) -> None:
