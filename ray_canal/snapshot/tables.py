@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ray_canal.errors import ConfigError, PrivilegeMissing
+from ray_canal.errors import ConfigError, PrivilegeMissing, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.table_meta import TableMeta
@@ -200,10 +200,13 @@ def _name(row: dict[str, Any]) -> Name:
 
 def _described(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> SnapshotTable | None:
     """Return the table; None: it is a sequence. Raises PrivilegeMissing: its columns cannot be
-    seen."""
+    seen; TableMetaMismatch: it was dropped since it was looked for."""
     schema, table = _name(row)
     state = now.state(schema, table)
     if state is None:
+        again = catalog.rows(_ONE_TABLE, schema, table)
+        if [each["CREATE_TIME"] for each in again] != [row["CREATE_TIME"]]:
+            raise TableMetaMismatch(f"{schema}.{table} was dropped when it was to be described")
         raise PrivilegeMissing(
             f"the columns of {schema}.{table} cannot be seen; run: GRANT SELECT ON "
             f"`{schema}`.`{table}` TO the user of this source"

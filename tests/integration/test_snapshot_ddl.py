@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,8 @@ from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
-from ray_canal.snapshot import consistent
+from ray_canal.snapshot import consistent, tables
+from ray_canal.snapshot.descriptions import Descriptions
 from ray_canal.snapshot.plan import SnapshotPlan
 from tests.integration.test_snapshot import config_of, rows_of, snapshot_of
 from tests.integration.test_snapshot_keyed import Judge
@@ -147,3 +149,19 @@ async def exchanged(server: Server, folder: Path) -> None:
     await destination.stop()
     assert ended["state"] == "done", ended
     assert judge.rows["p"] == {(k,): v for k, v in [(1, 1), *rows, (9999, 0)]}
+
+
+@pytest.mark.parametrize("server", ["mysql97"], indirect=True)
+def test_a_table_that_is_dropped_while_it_is_described_is_no_missing_grant(
+    altered: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot tries again then: with DROP and CREATE it had failed for good."""
+    altered.execute("create table altered.t (id int primary key)")
+
+    def dropped(*given: Any) -> Descriptions:
+        altered.execute("drop table altered.t")
+        return Descriptions(*given)
+
+    monkeypatch.setattr(tables, "Descriptions", dropped)
+    with pytest.raises(TableMetaMismatch, match=r"altered\.t was dropped"):
+        rows_of(altered, r"altered\.t")
