@@ -27,6 +27,7 @@ import typer
 
 from benchmarks.command import console, machine
 from ray_canal.config import MirrorConfig
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.mysql import MySqlDatabase
 from ray_canal.sinks.databases.port import Database
 from ray_canal.sinks.databases.postgres import PostgresDatabase
@@ -34,7 +35,7 @@ from ray_canal.sinks.databases.sender import Sender, TableWrite
 from ray_canal.sinks.key_shares import shared_out
 from ray_canal.sinks.lakes.delta import DeltaFile
 from ray_canal.sinks.net_change import net_change
-from ray_canal.sinks.schema_follower import ColumnSpec, TableName
+from ray_canal.sinks.schema_follower import TableName
 from ray_canal.views.row_places import RowPlace
 from tests.servers import start
 from tests.servers.postgres import start_postgres

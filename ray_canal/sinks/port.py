@@ -24,7 +24,7 @@ from ray_canal.client.message import Message, TableChange
 from ray_canal.errors import CanalError
 from ray_canal.model.message import MessagePart
 from ray_canal.model.position import journal_key
-from ray_canal.model.table_event import STATEMENT
+from ray_canal.model.table_event import STATEMENT, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.views.table_events import is_of_table
 
@@ -284,7 +284,14 @@ class Changes:
     def steps(self) -> Iterator[Rows | Changed]:
         """Yield rows and DDL as they follow each other in the log."""
         metas = {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
-        news = {(c.position, c.schema, c.table): c.meta for c in self.chunk.layout.changes}
+        layout, positions = self.chunk.layout, self.chunk.events["position"]
+        effects = ((event.effect, int(positions[event.entry])) for event in layout.table_events)
+        news = {
+            (at, effect.schema, effect.table): effect.meta
+            for effect, at in effects
+            if effect.kind == TRUNCATE  # of a snapshot, with what its rows will have
+        }
+        news |= {(c.position, c.schema, c.table): c.meta for c in layout.changes}
         batches = [
             Rows(batch, metas.get((_note(batch, "schema"), _note(batch, "table"))))
             for batch in self.batches

@@ -6,8 +6,8 @@ What targets differ in is `TargetTables`; databases (mirror.py) and lakes (lake.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -15,11 +15,10 @@ from ray_canal.client.message import TableChange
 from ray_canal.config.sink import TablePolicy
 from ray_canal.model.table_event import ERASE, RENAME, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
-from ray_canal.sinks.declared import declared_type
+from ray_canal.sinks.column_specs import ColumnSpec, column_specs
 from ray_canal.sinks.filled import filled
 from ray_canal.sinks.port import Changed, Rows, SinkError, naming
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
-from ray_canal.views.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)
 
@@ -47,18 +46,6 @@ class TargetTable(NamedTuple):
             return name
         alike = [each for each in self.columns if each.lower() == name.lower()]
         return alike[0] if len(alike) == 1 else name
-
-
-class ColumnSpec(NamedTuple):
-    """A column to be made; `declared` is MySQL's text of its type, empty if only Arrow's is known.
-    `charset`: of text, where it is known. `fill`: what rows that are there have; None: NULL."""
-
-    name: str
-    kind: pa.DataType
-    declared: str = ""
-    charset: str = ""
-    is_key: bool = False
-    fill: pa.Scalar | None = None
 
 
 class TargetTables(Protocol):
@@ -144,7 +131,7 @@ class SchemaFollower:
         self.claim(name, rows.schema, rows.table)
         columns = self._fits.get((name, schema))
         if columns is None:
-            columns = self._fit(name, _specs(schema, rows.meta, rows.key), rows.key)
+            columns = self._fit(name, column_specs(schema, rows.meta, rows.key), rows.key)
             self._fits[name, schema] = columns
         return name, columns
 
@@ -314,9 +301,26 @@ class SchemaFollower:
             if self._tables.find(name) is not None:
                 self._begin()
                 self._tables.empty(name)
+            self._become(name, step, is_known)
         elif step.meta is not None and change.arrow_schema is not None:
             self._alter(name, step.meta, change, is_known)
         self.claim(name, change.schema, change.table)
+
+    def _become(self, name: TableName, step: Changed, is_known: bool) -> None:
+        """Let a table that was emptied have the columns that a snapshot's rows will have: DDL may
+        have changed them since another one of its attempts, and was not seen here."""
+        meta, shape = step.meta, step.change.arrow_schema
+        found = self._tables.find(name)
+        if meta is None or shape is None or found is None or not is_known:
+            return
+        key = [column.name for column in meta.columns if column.is_key]
+        columns = column_specs(shape, meta, key)
+        if not _can_become(found, columns, key) and self._policy.create_tables:
+            self._begin()
+            self._tables.drop(name)
+            self._tables.create(name, columns)
+        else:
+            self._alter(name, meta, step.change, is_known)
 
     def _alter(
         self, name: TableName, meta: TableMeta, change: TableChange, is_known: bool
@@ -328,7 +332,7 @@ class SchemaFollower:
             column._replace(fill=filled(column.name, column.kind, meta, change))
             if column.declared
             else column
-            for column in _specs(change.arrow_schema, meta, key)
+            for column in column_specs(change.arrow_schema, meta, key)
         ]
         found = self._prepared(name, change)
         if change.is_new and found is not None:
@@ -425,22 +429,3 @@ def _can_become(found: TargetTable, columns: Sequence[ColumnSpec], key: Sequence
     names = {found.spelled(column.name) for column in columns}
     has_key = found.key is None or not key or set(found.key) == {found.spelled(k) for k in key}
     return has_key and (names <= set(found.columns) or set(found.columns) <= names)
-
-
-def _specs(schema: pa.Schema, meta: TableMeta | None, key: Iterable[str]) -> list[ColumnSpec]:
-    """The columns of a table version. A type that a transform changed is Arrow's."""
-    declared: dict[str, Any] = {}
-    if meta is not None:
-        kinds = {field.name: field.type for field in arrow_schema(meta).field("after").type}
-        declared = {
-            column.name: column
-            for column in meta.columns
-            if schema.field("after").type.get_field_index(column.name) >= 0
-            and schema.field("after").type.field(column.name).type == kinds[column.name]
-        }
-    keys, found = set(key), []
-    for field in schema.field("after").type:
-        column = declared.get(field.name)
-        text, charset = ("", "") if column is None else (declared_type(column), column.charset)
-        found.append(ColumnSpec(field.name, field.type, text, charset, field.name in keys))
-    return found

@@ -15,10 +15,11 @@ import duckdb
 import pyarrow as pa
 
 from ray_canal.config import MirrorConfig
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.port import TransactionalDatabase, close_quietly
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import Kind, SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.sinks.target_checks import path_check
 from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.texts import decimal_texts

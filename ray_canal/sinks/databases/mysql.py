@@ -22,6 +22,7 @@ from pymysql.err import DataError, IntegrityError, MySQLError
 from ray_canal.binlog.events import version_numbers
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.mysql_literals import comparable, literal, tuples
 from ray_canal.sinks.databases.mysql_rights import Need, missing_rights
 from ray_canal.sinks.databases.mysql_types import (
@@ -34,7 +35,7 @@ from ray_canal.sinks.databases.mysql_types import (
 )
 from ray_canal.sinks.databases.port import SqlDatabase, close_quietly, in_key_order
 from ray_canal.sinks.port import Kind, SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.sinks.table_moves import in_order
 from ray_canal.source.connection import connect
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from ray_canal.config import MirrorConfig, secret
 from ray_canal.config.section import host_port_of
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.port import TransactionalDatabase, close_quietly
 from ray_canal.sinks.databases.postgres_text import copy_text, literal, postgres_type
 from ray_canal.sinks.port import Kind, SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.sinks.schema_follower import TableName, TargetTable
 
 _SSL_MODES = {
     "disabled": "disable", "preferred": "prefer", "required": "require",

@@ -8,12 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.lakes.delta import DeltaFile
 from ray_canal.sinks.lakes.file_shares import Spread, Writers, in_threads
 from ray_canal.sinks.lakes.folders import folder_of, name_in
 from ray_canal.sinks.lakes.lake_types import lake_fills, lake_type
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.views.row_places import RowPlace
 
 

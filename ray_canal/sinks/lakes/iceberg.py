@@ -32,6 +32,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table, Transaction
 
 from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.lakes.file_shares import Spread, Writers, in_threads
 from ray_canal.sinks.lakes.iceberg_care import expire, joined_files, replace_files
 from ray_canal.sinks.lakes.iceberg_files import filled_files, write_files
@@ -43,7 +44,7 @@ from ray_canal.sinks.lakes.lake_types import (
     lake_type,
 )
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, TableName, TargetTable
+from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.views.row_places import NOWHERE, RowPlace
 
 _NO_RETRIES = {"commit.retry.num-retries": "0"}

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec
 from ray_canal.views.texts import decimal_texts
 
 SOURCE_PROPERTY = "ray_canal.source"

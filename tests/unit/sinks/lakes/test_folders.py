@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.lakes.delta_lake import DeltaLake
 from ray_canal.sinks.lakes.folders import folder_of, name_in
 from ray_canal.sinks.lakes.iceberg import IcebergLake
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, TableName
+from ray_canal.sinks.schema_follower import TableName
 
 ODD = ["../../evil", "..", ".", "a/b", "per%cent", "a%20b", "[x]", "~", "~2e", "q?m#h", "é/订"]
 

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.lakes import file_shares, iceberg_files
 from ray_canal.sinks.lakes.iceberg import IcebergLake
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.schema_follower import ColumnSpec, TableName
+from ray_canal.sinks.schema_follower import TableName
 from ray_canal.views.row_places import RowPlace
 from tests.unit.sinks.lakes.test_delta_files import KEYS
 from tests.unit.sinks.lakes.test_lake import options

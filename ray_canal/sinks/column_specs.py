@@ -1,0 +1,43 @@
+"""Columns that a target's table is to have: from Arrow's types and the source's declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.sinks.declared import declared_type
+from ray_canal.views.arrow import arrow_schema
+
+
+class ColumnSpec(NamedTuple):
+    """A column to be made; `declared` is MySQL's text of its type, empty if only Arrow's is known.
+    `charset`: of text, where it is known. `fill`: what rows that are there have; None: NULL."""
+
+    name: str
+    kind: pa.DataType
+    declared: str = ""
+    charset: str = ""
+    is_key: bool = False
+    fill: pa.Scalar | None = None
+
+
+def column_specs(schema: pa.Schema, meta: TableMeta | None, key: Iterable[str]) -> list[ColumnSpec]:
+    """Return the columns of a table version. A type that a transform changed is Arrow's."""
+    declared: dict[str, Any] = {}
+    if meta is not None:
+        kinds = {field.name: field.type for field in arrow_schema(meta).field("after").type}
+        declared = {
+            column.name: column
+            for column in meta.columns
+            if schema.field("after").type.get_field_index(column.name) >= 0
+            and schema.field("after").type.field(column.name).type == kinds[column.name]
+        }
+    keys, found = set(key), []
+    for field in schema.field("after").type:
+        column = declared.get(field.name)
+        text, charset = ("", "") if column is None else (declared_type(column), column.charset)
+        found.append(ColumnSpec(field.name, field.type, text, charset, field.name in keys))
+    return found
