@@ -81,12 +81,12 @@ def _integers() -> list[Kind]:
 def _floats() -> list[Kind]:
     def single(r: Random) -> str:
         edge = ["3.4028234e38", "-3.4028234e38", "1.1754944e-38", "1e-45", "0", "-0e0", "1e7"]
-        number = f"{r.choice('+-')}{r.random()}e{r.randint(-37, 37)}"
+        number = f"{r.choice('+-')}{r.uniform(0.01, 1)}e{r.randint(-37, 37)}"
         return r.choice([*edge, number, number, str(r.randrange(-(2**24), 2**24) / 8)])
 
     def double(r: Random) -> str:
         edge = ["1.7976931348623157e308", "2.2250738585072014e-308", "0", "1e7", "123456789.125"]
-        number = f"{r.choice('+-')}{r.random()}e{r.randint(-300, 300)}"
+        number = f"{r.choice('+-')}{r.uniform(0.01, 1)}e{r.randint(-300, 300)}"
         return r.choice([*edge, number, number, number])
 
     return [Kind("float", single, "{}+0e0"), Kind("double", double, "{}+0e0")]
