@@ -287,9 +287,9 @@ class Changes:
         layout, positions = self.chunk.layout, self.chunk.events["position"]
         effects = ((event.effect, int(positions[event.entry])) for event in layout.table_events)
         news = {
-            (at, effect.schema, effect.table): effect.meta
+            (at, effect.schema, effect.table): effect.meta  # with what its rows will have
             for effect, at in effects
-            if effect.kind == TRUNCATE  # of a snapshot, with what its rows will have
+            if effect.kind == TRUNCATE and layout.props  # a snapshot's
         }
         news |= {(c.position, c.schema, c.table): c.meta for c in layout.changes}
         batches = [
