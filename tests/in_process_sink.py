@@ -53,14 +53,20 @@ def runner_of(config: SinkConfig, sink: Sink | None = None) -> Runner:
     )
 
 
-@contextlib.contextmanager
-def running(runner: Runner) -> Iterator[None]:
+def running(runner: Runner) -> contextlib.AbstractContextManager[None]:
     """The runner in a thread; what it raises is raised at the end of the block."""
+    return in_thread(runner.run)
+
+
+@contextlib.contextmanager
+def in_thread(work: Callable[[threading.Event], object]) -> Iterator[None]:
+    """Work in a thread until it is told to stop, at the end of the block, where what it raises is
+    raised."""
     stopped, failures = threading.Event(), []
 
     def run() -> None:
         try:
-            runner.run(stopped)
+            work(stopped)
         except BaseException as error:
             failures.append(error)
 

@@ -64,7 +64,7 @@ def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:
     return list(find_by_prefix(SERVER_PREFIX, namespace).values())
 
 
-def names(prefix: str = "", namespace: str = NAMESPACE) -> set[str]:
+def names(prefix: str, namespace: str = NAMESPACE) -> set[str]:
     """Return the names of actors that begin with it."""
     return {
         entry["name"]

@@ -29,11 +29,9 @@ def subscribers(
     Also of a destination that starts or has failed. With `config`, of one of its destinations that
     does not run, too: from where it keeps its cursors. Raises InstanceNotFound; ConfigError.
     """
-    if config is None and destination:  # as a console asks: no look at all the others
-        connect_ray(local=False)
-        return {destination: call_once(destination, namespace, DestinationApi.subscribers)}
     canal = None if config is None else load(config)
-    running = _running(canal, namespace)
+    # Who asks for one of many, again and again as the console does, has no list of all made.
+    running = [] if canal is None and destination else _running(canal, namespace)
     names = [destination] if destination else sorted({*running, *_names(canal)})
     found = {}
     for name in names:

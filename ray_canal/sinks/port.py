@@ -26,6 +26,7 @@ from ray_canal.model.message import MessagePart
 from ray_canal.model.position import journal_key
 from ray_canal.model.table_event import STATEMENT, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
+from ray_canal.views.row_places import RowPlace
 from ray_canal.views.table_events import is_of_table
 
 Guarantee = Literal["exactly_once", "at_least_once"]
@@ -104,12 +105,12 @@ class Cursor:
         return f"{self.journal_name}:{self.position}"
 
 
-def refuse_later_timeline(timeline: int, place: object, target_timeline: int) -> None:
+def refuse_later_timeline(timeline: int, place: Cursor | RowPlace | None) -> None:
     """Raise SinkError if a target has a place of a later timeline than what comes: timelines of a
     destination rise, so another deployment has written it."""
-    if timeline and target_timeline > timeline:
+    if place is not None and timeline and place.timeline > timeline:
         raise SinkError(
-            f"the target is at {place} of timeline {target_timeline}, and this destination's log is"
+            f"the target is at {place} of timeline {place.timeline}, and this destination's log is"
             f" of timeline {timeline}, which began before: another deployment has a sink of this "
             "name and destination, and writes to the same target. Give one of them another name, "
             "or another target (of a mirror: another mirror.cursor_database, too)"
@@ -285,13 +286,11 @@ class Changes:
         """Yield rows and DDL as they follow each other in the log."""
         metas = {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
         layout, positions = self.chunk.layout, self.chunk.events["position"]
-        effects = ((event.effect, int(positions[event.entry])) for event in layout.table_events)
-        news = {
-            (at, effect.schema, effect.table): effect.meta  # with what its rows will have
-            for effect, at in effects
-            if effect.kind == TRUNCATE and layout.props  # a snapshot's
-        }
-        news |= {(c.position, c.schema, c.table): c.meta for c in layout.changes}
+        news = {(c.position, c.schema, c.table): c.meta for c in layout.changes}
+        if layout.props:  # a snapshot's TRUNCATE tells the columns that its rows will have
+            for entry, _, effect in layout.table_events:
+                if effect.kind == TRUNCATE:
+                    news[int(positions[entry]), effect.schema, effect.table] = effect.meta
         batches = [
             Rows(batch, metas.get((_note(batch, "schema"), _note(batch, "table"))))
             for batch in self.batches
@@ -300,7 +299,7 @@ class Changes:
         for change in self.schema_changes:
             yield from _within(batches, low, change.position)
             meta = news.get((change.position, change.schema, change.table))
-            at = int(np.searchsorted(self.chunk.events["position"], change.position))
+            at = int(np.searchsorted(positions, change.position))
             yield Changed(change, meta, change.position + int(self.chunk.events["length"][at]))
             low = change.position
         yield from _within(batches, low, None)

@@ -174,8 +174,7 @@ class Runner:
     def _take(self, message: Message, place: Cursor | None) -> Cursor | None:
         """Write what the target does not have yet of a message, and commit it. Raises SinkError,
         also if another deployment writes there."""
-        if place is not None:
-            refuse_later_timeline(message.timeline, place, place.timeline)
+        refuse_later_timeline(message.timeline, place)
         run: list[Changes] = []
         for part, chunk in message.chunks_by_part():
             whole = Changes(message, part, chunk, self._transform, self._tables_aside)

@@ -33,7 +33,7 @@ def mysql_texts(values: pa.Array) -> pa.Array:
         naive = values.cast(pa.timestamp("us", given.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
         return _without_zeros(naive.cast(pa.string()))
     if kind.is_duration(given):
-        return _without_zeros(_times(values.cast(pa.duration("us")).cast(pa.int64())))
+        return _without_zeros(time_texts(values))
     if kind.is_decimal(given):
         return decimal_texts(values)
     return values.cast(pa.string())
@@ -70,7 +70,10 @@ def _of_distinct(values: pa.Array, *, is_float: bool) -> pa.Array:
     return pa.array(texts, pa.string()).take(words.indices)
 
 
-def _times(us: pa.Int64Array) -> pa.Array:
+def time_texts(values: pa.Array) -> pa.Array:
+    """Return TIME values as strings with six digits behind their seconds: `-838:59:59.000000`; null
+    stays null."""
+    us = values.cast(pa.duration("us")).cast(pa.int64())
     numbers = np.asarray(us.fill_null(0))
     seconds, fractions = np.divmod(np.abs(numbers), _US)
     places = [seconds // 3600, seconds // 60 % 60, seconds % 60]

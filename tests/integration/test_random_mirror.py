@@ -17,7 +17,7 @@ import pymysql
 import pytest
 
 from ray_canal.sinks.runner import Runner
-from tests.in_process_sink import destination, runner_of, sink_config
+from tests.in_process_sink import destination, in_thread, runner_of, sink_config
 from tests.integration.test_mysql_mirror import Shop, shop_of
 from tests.mirror_targets import (
     REFUSES,
@@ -101,30 +101,21 @@ def dying(runner: Runner, rng: random.Random, chance: float) -> Iterator[None]:
 @contextlib.contextmanager
 def living(make: Callable[[], Runner], life: Life) -> Iterator[Callable[[], Runner]]:
     """Runners, one after the other, each until it is killed; yields a look at the one that runs."""
-    stopped, runners, failures = threading.Event(), [make()], []
+    runners = [make()]
 
-    def run() -> None:
+    def run(stopped: threading.Event) -> None:
         while True:
             try:
                 return runners[-1].run(stopped)
             except Killed:
                 runners.append(make())
-            except BaseException as error:
-                failures.append(error)
-                return None
 
-    thread = threading.Thread(target=run)
     rng = random.Random(life.seed)
-    with dying(runners[0], rng, life.kills) if life.kills else contextlib.nullcontext():
-        thread.start()
-        try:
-            yield lambda: runners[-1]
-        finally:
-            stopped.set()
-            thread.join(60)
-    assert not thread.is_alive()
-    if failures:
-        raise failures[0]
+    with (
+        dying(runners[0], rng, life.kills) if life.kills else contextlib.nullcontext(),
+        in_thread(run),
+    ):
+        yield lambda: runners[-1]
 
 
 def difference(shop: Shop, target: Target, table: MirroredTable) -> str:

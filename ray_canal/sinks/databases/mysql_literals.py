@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ray_canal.sinks.databases.value_texts import hexadecimal, time_texts
+from ray_canal.sinks.databases.value_texts import hexadecimal
 from ray_canal.sinks.net_change import plain
+from ray_canal.views.mysql_texts import time_texts
 from ray_canal.views.texts import BYTES, scalar, wrapped
 
 
@@ -49,7 +50,7 @@ def _literals(array: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return _quoted(array.cast(pa.timestamp("us")).cast(pa.string()).cast(BYTES))
     if pa.types.is_duration(kind):
-        return _quoted(time_texts(array))
+        return _quoted(time_texts(array).cast(BYTES))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _quoted(pc.replace_substring(array.cast(BYTES), b"'", b"''"))
     if pa.types.is_boolean(kind):

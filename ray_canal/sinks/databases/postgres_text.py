@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ray_canal.sinks.databases.value_texts import hexadecimal, time_texts
+from ray_canal.sinks.databases.value_texts import hexadecimal
 from ray_canal.sinks.net_change import plain
+from ray_canal.views.mysql_texts import time_texts
 from ray_canal.views.texts import BYTES, scalar, wrapped
 
 _ESCAPED = ((b"\\", b"\\\\"), (b"\n", b"\\n"), (b"\r", b"\\r"), (b"\t", b"\\t"))
@@ -50,7 +51,7 @@ def _texts(array: pa.Array) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _escaped(array.cast(BYTES))
     if pa.types.is_duration(kind):
-        return time_texts(array)
+        return time_texts(array).cast(BYTES)
     if pa.types.is_list(kind):
         listed = pc.list_parent_indices(array), array.flatten().cast(pa.string())
         texts: list[list[str]] = [[] for _ in range(len(array))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -59,22 +59,20 @@ def write_files(
 
 def write_share(target: IcebergTarget, share: Share[FileScanTask]) -> IcebergFiles:
     """Write a share's files: what is left of old ones and the new rows, together."""
-    written, held, size = IcebergFiles([], []), [], 0
-    for task in share.files:
-        keys = rows_of(target, task, target.touched.column_names)
-        hit = has_key_of(keys.cast(target.touched.schema), target.touched)
-        if not hit.any():
-            continue
-        written.removed.append(task.file)
-        if not hit.all():
-            rows = rows_of(target, task, None)
-            held.append(rows.filter(pa.array(~hit)))
-            size += held[-1].nbytes
-        if size > HELD_BYTES:
-            written.added.extend(files_of(target, held))
-            held, size = [], 0
-    written.added.extend(files_of(target, [*held, share.upserts]))
-    return written
+    removed: list[DataFile] = []
+
+    def rows() -> Iterator[pa.Table]:
+        for task in share.files:
+            keys = rows_of(target, task, target.touched.column_names)
+            hit = has_key_of(keys.cast(target.touched.schema), target.touched)
+            if hit.any():
+                removed.append(task.file)
+                if not hit.all():
+                    yield rows_of(target, task, None).filter(pa.array(~hit))
+        yield share.upserts
+
+    added = _joined_files(target, rows())
+    return IcebergFiles(removed, added)
 
 
 def filled_files(
@@ -83,21 +81,30 @@ def filled_files(
     """Write all rows into new files, by what will be the table's metadata: with these values in
     columns that are new. Raises what pyiceberg raises."""
     target = IcebergTarget(metadata=metadata, io=table.io, touched=pa.table({}))
-    written, held, size = IcebergFiles([], []), [], 0
-    for task in table.scan().plan_files():
+    tasks = list(table.scan().plan_files())
+
+    def filled(task: FileScanTask) -> pa.Table:
         rows = rows_of(target, task, None)
         for name, value in fills.items():
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, name, pa.repeat(value, len(rows)))
-        written.removed.append(task.file)
+        return rows
+
+    return IcebergFiles([task.file for task in tasks], _joined_files(target, map(filled, tasks)))
+
+
+def _joined_files(target: IcebergTarget, tables: Iterable[pa.Table]) -> list[DataFile]:
+    """Write tables into files, those together that fit into memory."""
+    added, held, size = list[DataFile](), list[pa.Table](), 0
+    for rows in tables:
         held.append(rows)
         size += rows.nbytes
         if size > HELD_BYTES:
-            written.added.extend(files_of(target, held))
+            added.extend(files_of(target, held))
             held, size = [], 0
     if held:
-        written.added.extend(files_of(target, held))
-    return written
+        added.extend(files_of(target, held))
+    return added
 
 
 def rows_of(target: IcebergTarget, task: FileScanTask, names: Sequence[str] | None) -> pa.Table:

@@ -173,8 +173,7 @@ class LakeSink:
                 "a lake tells what it has already; keep these columns"
             )
         place = self._lake.place(name)
-        if place is not None:
-            refuse_later_timeline(place_at(rows.batch, 0).timeline, place, place.timeline)
+        refuse_later_timeline(place_at(rows.batch, 0).timeline, place)
         count = rows_above(rows.batch, place)
         if not count:
             return

@@ -3,23 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 from ray_canal.sinks.databases import value_texts
-
-
-@pytest.mark.parametrize(
-    ("us", "text"),
-    [
-        (0, b"00:00:00.000000"),
-        (-1, b"-00:00:00.000001"),
-        (3_020_399_000_000, b"838:59:59.000000"),
-        (-3_020_399_000_000, b"-838:59:59.000000"),
-        (None, None),
-    ],
-)
-def test_a_time_is_written_as_the_server_does(us: int | None, text: bytes | None) -> None:
-    assert value_texts.time_text(us) == text
 
 
 def test_binary_values_are_digits_also_in_a_slice() -> None:
