@@ -49,7 +49,7 @@ def warm() -> float:
     """Compile (or load) the kernels; returns the seconds that it took."""
     began = time.perf_counter()
     views = None
-    if not cache_directory().exists() and (os.cpu_count() or 1) > 1:
+    if not _is_anything_compiled() and (os.cpu_count() or 1) > 1:
         views = subprocess.Popen([sys.executable, "-m", __spec__.name, _VIEWS])
     chunks = list(_decoded((True, False)))
     load_kernels()
@@ -59,6 +59,11 @@ def warm() -> float:
     for chunk in chunks:
         _render(chunk)
     return time.perf_counter() - began
+
+
+def _is_anything_compiled() -> bool:
+    """Return whether the cache has machine code. The folder itself numba makes on import."""
+    return any(cache_directory().glob("*.nbc"))
 
 
 def _decoded(writable: tuple[bool, ...]) -> Iterator[DecodedChunk]:
@@ -107,7 +112,7 @@ def _render(chunk: DecodedChunk) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == [_CHUNK]:
-        sys.stdout.buffer.write(pickle.dumps(list(_decoded((True,)))))
+        sys.stdout.buffer.write(pickle.dumps(list(_decoded((True,))), protocol=5))
     elif sys.argv[1:] == [_VIEWS]:
         _views()
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -33,3 +35,26 @@ def test_a_second_process_starts_from_the_cache() -> None:
         )
         seconds.append(float(done.stdout.split()[-2]))
     assert seconds[1] < 6, f"loading the compiled kernels took {seconds[1]} s"
+
+
+def test_two_cores_compile_where_nothing_is_compiled_yet(tmp_path: Path) -> None:
+    code = """
+import sys
+from unittest import mock
+from ray_canal import warm
+with mock.patch.object(warm.subprocess, "Popen") as begun, mock.patch("os.cpu_count", lambda: 2):
+    with mock.patch.object(warm, "_decoded", lambda kinds: []):
+        warm.warm()
+print(begun.call_args.args[0][1:])
+"""
+    empty = {**os.environ, "RAY_CANAL_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=empty, capture_output=True, text=True)
+    assert done.stdout.strip() == "['-m', 'ray_canal.warm', 'views']", done.stderr
+
+
+def test_chunks_for_the_second_process_come_without_the_compiler() -> None:
+    command = [sys.executable, "-m", "ray_canal.warm", "chunk"]
+    plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, env=plain, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert any(chunk.layout.tables for chunk in pickle.loads(done.stdout))
