@@ -165,32 +165,21 @@ class SinkConfig(Section):
             if text and not _FUNCTION.fullmatch(text):
                 raise ValueError(f'sink {self.name}: {key} {text!r}: expected "module:name"')
         brokers = str(self.kafka.properties.get("bootstrap.servers", ""))
-        needed = {
-            "mysql": self.mirror.address,
-            "postgres": self.mirror.address,
-            "delta": self.lake.path,
-            "iceberg": str(self.lake.options.get("type", "")),
-            "duckdb": self.path,
-            "jsonl": self.path,
-            "python": self.target,
-            "kafka": brokers,
-            "rabbitmq": self.rabbitmq.address,
-            "rocketmq": self.rocketmq.address,
-        }
-        named = {
-            "mysql": "mirror.address",
-            "postgres": "mirror.address",
-            "delta": "lake.path",
-            "iceberg": "lake.options.type",
-            "duckdb": "path",
-            "jsonl": "path",
-            "python": "target",
-            "kafka": 'kafka.properties."bootstrap.servers"',
-            "rabbitmq": "rabbitmq.address",
-            "rocketmq": "rocketmq.address",
-        }
-        if not needed[self.type]:
-            raise ValueError(f'sink {self.name}: type "{self.type}" needs `{named[self.type]}`')
+        mirror, lake_type = self.mirror.address, self.lake.options.get("type", "")
+        key, value = {
+            "mysql": ("mirror.address", mirror),
+            "postgres": ("mirror.address", mirror),
+            "duckdb": ("path", self.path),
+            "delta": ("lake.path", self.lake.path),
+            "iceberg": ("lake.options.type", str(lake_type)),
+            "jsonl": ("path", self.path),
+            "python": ("target", self.target),
+            "kafka": ('kafka.properties."bootstrap.servers"', brokers),
+            "rabbitmq": ("rabbitmq.address", self.rabbitmq.address),
+            "rocketmq": ("rocketmq.address", self.rocketmq.address),
+        }[self.type]
+        if not value:
+            raise ValueError(f'sink {self.name}: type "{self.type}" needs `{key}`')
         if self.type == "duckdb" and self.mirror.senders > 1:
             raise ValueError(f"sink {self.name}: one connection alone writes a DuckDB file")
         self._check_message()

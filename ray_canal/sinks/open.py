@@ -25,38 +25,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _QUEUES = {
-    "kafka": ("ray_canal.sinks.queues.kafka", "KafkaSink"),
-    "rabbitmq": ("ray_canal.sinks.queues.rabbitmq", "RabbitSink"),
-    "rocketmq": ("ray_canal.sinks.queues.rocketmq", "RocketSink"),
+    "kafka": ("queues.kafka", "KafkaSink"),
+    "rabbitmq": ("queues.rabbitmq", "RabbitSink"),
+    "rocketmq": ("queues.rocketmq", "RocketSink"),
+}
+_DATABASES = {
+    "mysql": ("databases.mysql", "MySqlDatabase"),
+    "postgres": ("databases.postgres", "PostgresDatabase"),
+    "duckdb": ("databases.duckdb", "DuckDatabase"),
 }
 
 
 def make_sink(config: SinkConfig, spread: Spread = in_threads) -> Sink:
     """Return the target of a sink, not connected yet. `spread` calls the writers of a lake's files.
     Raises ConfigError: a package is missing, or there is no such class."""
-    named = config.name, config.destination
-    if config.type == "mysql":
-        from ray_canal.sinks.databases.mirror import Mirror
-        from ray_canal.sinks.databases.mysql import MySqlDatabase
-
-        return Mirror(*named, config.mirror, lambda: MySqlDatabase(config.mirror))
-    if config.type == "postgres":
+    if config.type in _DATABASES:
         from ray_canal.sinks.databases.mirror import Mirror
 
-        try:
-            from ray_canal.sinks.databases.postgres import PostgresDatabase
-        except ImportError as error:
-            raise _missing(config, error, "postgres") from None
-        return Mirror(*named, config.mirror, lambda: PostgresDatabase(config.mirror))
-    if config.type == "duckdb":
-        from ray_canal.sinks.databases.mirror import Mirror
-
-        try:
-            from ray_canal.sinks.databases.duckdb import DuckDatabase
-        except ImportError as error:
-            raise _missing(config, error, "duckdb") from None
+        database = _class_of(config, *_DATABASES[config.type])
+        given = (Path(config.path),) if config.type == "duckdb" else ()
         return Mirror(
-            *named, config.mirror, lambda: DuckDatabase(config.mirror, Path(config.path))
+            config.name, config.destination, config.mirror, lambda: database(config.mirror, *given)
         )
     if config.type in ("delta", "iceberg"):
         from ray_canal.sinks.lakes.lake import LakeMirror, LakeSink
@@ -64,7 +53,11 @@ def make_sink(config: SinkConfig, spread: Spread = in_threads) -> Sink:
         kind = LakeSink if config.lake.mode == "append" else LakeMirror
         return kind(config.lake, lake_of(config, spread))
     if config.type in _QUEUES:
-        return _queue(config)
+        module, name = _QUEUES[config.type]
+        if config.type == "rabbitmq" and config.rabbitmq.stream:
+            module, name = "queues.rabbitmq_streams", "StreamSink"
+        queue: Sink = _class_of(config, module, name)(config)
+        return queue
     if config.type == "jsonl":
         from ray_canal.sinks.jsonl import JsonLines
         from ray_canal.sinks.messages import MessageMaker
@@ -89,25 +82,21 @@ def lake_of(config: SinkConfig, spread: Spread = in_threads) -> Lake:
 
             return IcebergLake(name, config.lake, spread)
     except ImportError as error:
-        raise _missing(config, error, config.type) from None
+        raise _missing(config, error) from None
     raise ConfigError(f'sink {config.name} writes no lake: its type is "{config.type}"')
 
 
-def _missing(config: SinkConfig, error: ImportError, extra: str) -> ConfigError:
-    return ConfigError(f'sink {config.name}: {error}; run: pip install "ray-canal[{extra}]"')
+def _missing(config: SinkConfig, error: ImportError) -> ConfigError:
+    return ConfigError(f'sink {config.name}: {error}; run: pip install "ray-canal[{config.type}]"')
 
 
-def _queue(config: SinkConfig) -> Sink:
-    """Return the sink of a message queue, whose library is an extra."""
-    module, name = _QUEUES[config.type]
-    if config.type == "rabbitmq" and config.rabbitmq.stream:
-        module, name = "ray_canal.sinks.queues.rabbitmq_streams", "StreamSink"
+def _class_of(config: SinkConfig, module: str, name: str) -> Any:
+    """Return a class of this room whose library is an extra of the type's name. Raises
+    ConfigError: the extra is not installed."""
     try:
-        found = getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(f"ray_canal.sinks.{module}"), name)
     except ImportError as error:
-        raise _missing(config, error, config.type) from None
-    sink: Sink = found(config)
-    return sink
+        raise _missing(config, error) from None
 
 
 def transform_of(config: SinkConfig) -> Transform | None:
