@@ -22,7 +22,13 @@ from ray_canal.model.schema_record import SNAPSHOT, CatalogSnapshot, SchemaRecor
 from ray_canal.schema.ddl.apply_ddl import apply_ddl, is_ddl
 from ray_canal.schema.history import FileOrder, HistoryPlace, SchemaHistory, place_of
 from ray_canal.schema.names import Name, Names
-from ray_canal.schema.records import load_history, of_log, snapshot_record, table_record, taken
+from ray_canal.schema.records import (
+    load_history,
+    of_log,
+    snapshot_head,
+    snapshot_record,
+    table_record,
+)
 from ray_canal.schema.table_state import TableState, session_of, unknown
 
 
@@ -124,7 +130,7 @@ def reaching_back(
         *start,
         tuple(state for state, place in zip(states, changed, strict=True) if place is None),
         {s: c for s, c in then.charsets_at(at).items() if s not in found.databases},
-        after_gap=taken(snapshot).after_gap,
+        after_gap=snapshot_head(snapshot).after_gap,
     )
     log, made = snapshot.server, snapshot.recorded_at
     return [snapshot_record(log, made, before, names.setting)] + [

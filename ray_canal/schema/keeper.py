@@ -42,9 +42,9 @@ from ray_canal.schema.records import (
     of_log,
     present_log,
     record_place,
+    snapshot_head,
     snapshot_record,
     table_record,
-    taken,
     with_number,
     with_period,
     without_gap,
@@ -222,14 +222,14 @@ class SchemaKeeper:
         if len(gone) > 1:
             return f"which of its files named {' and '.join(sorted(gone))} came first is not known"
         snapshots = [record for record in reversed(known) if record.kind == SNAPSHOT]
-        if snapshots and taken(snapshots[0]).setting != self.names.setting:
+        if snapshots and snapshot_head(snapshots[0]).setting != self.names.setting:
             return f"lower_case_table_names is {self.names.setting} now"
-        executed = next((each.gtid for each in map(taken, snapshots) if each.gtid), "")
+        executed = next((each.gtid for each in map(snapshot_head, snapshots) if each.gtid), "")
         comparable = _is_gtid_set(executed) and (_is_gtid_set(end.gtid) or not end.gtid)
         if comparable and not GtidSet.parse(executed).issubset(GtidSet.parse(end.gtid)):
             return "transactions that it had are gone"
         for record in snapshots:
-            created_s = taken(record).created_s
+            created_s = snapshot_head(record).created_s
             now_s = catalog.created_s(record.journal_name) if created_s else 0
             if now_s:
                 return f"{record.journal_name} is another file" if now_s != created_s else ""

@@ -81,9 +81,9 @@ def snapshot_record(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotHead:
-    """Head of a snapshot, of its server: lower_case_table_names, the GTIDs that were executed
-    (empty: not known), and when the file that it is in was created (0: not known). `after_gap`:
-    as CatalogSnapshot has it."""
+    """State of the server at a snapshot. `setting`: lower_case_table_names. `gtid`: the GTIDs that
+    were executed; empty if not known. `created_s`: when the binlog file of its place was created;
+    0 if not known. `after_gap`: as CatalogSnapshot has it."""
 
     setting: int | None
     gtid: str
@@ -91,8 +91,8 @@ class SnapshotHead:
     after_gap: bool
 
 
-def taken(snapshot: SchemaRecord) -> SnapshotHead:
-    """Raises ConfigError: the record cannot be read."""
+def snapshot_head(snapshot: SchemaRecord) -> SnapshotHead:
+    """Return the head of a snapshot's record. Raises ConfigError: it cannot be read."""
     body = _body(snapshot)
     return SnapshotHead(
         body.get("lower_case_table_names", 0),
@@ -106,7 +106,7 @@ def names_of(records: Iterable[SchemaRecord], log: str) -> Names | None:
     """Return how the server of a log compared names, by its newest snapshot; None if there is
     none."""
     snapshots = [record for record in of_log(records, log) if record.kind == SNAPSHOT]
-    return Names(taken(snapshots[-1]).setting) if snapshots else None
+    return Names(snapshot_head(snapshots[-1]).setting) if snapshots else None
 
 
 def ddl_record(
@@ -186,7 +186,7 @@ def without_gap(
     gaps = [
         at
         for at, record in enumerate(records)
-        if record.kind == SNAPSHOT and taken(record).after_gap
+        if record.kind == SNAPSHOT and snapshot_head(record).after_gap
     ]
     first = max((at for at in gaps if order.key(record_place(records[at])) <= until), default=0)
     last = min((at for at in gaps if at > first), default=len(records))

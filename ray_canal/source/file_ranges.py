@@ -23,7 +23,7 @@ from ray_canal.binlog.cutter import ChunkCutter, learn_format
 from ray_canal.binlog.events import parse_format_description
 from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound
 from ray_canal.kernels.base import event_types
-from ray_canal.kernels.framing import scan as walk
+from ray_canal.kernels.framing import scan
 from ray_canal.model.arrays import Bytes, Int64s
 from ray_canal.model.position import BINLOG_START
 from ray_canal.source.binlog_files import MAGIC, check_magic, format_event
@@ -124,25 +124,25 @@ def _walked(
     """Yield places about so far apart where a transaction ends, and the file's end; and whether a
     statement that may change schemas lies before each of them. `formats` gets the places of the
     FORMAT_DESCRIPTION events that were walked over."""
-    state = np.zeros(walk.STATE_SIZE, np.int64)
-    state[walk.AT] = state[walk.POSITION] = BINLOG_START
-    state[walk.EVENT_BYTES_MAX] = event_bytes_max
-    state[walk.CONTIGUOUS] = 1
-    state[walk.ROWS_HEADER_BYTES] = 8
+    state = np.zeros(scan.STATE_SIZE, np.int64)
+    state[scan.AT] = state[scan.POSITION] = BINLOG_START
+    state[scan.EVENT_BYTES_MAX] = event_bytes_max
+    state[scan.CONTIGUOUS] = 1
+    state[scan.ROWS_HEADER_BYTES] = 8
     carry = np.zeros((256, 2), np.int64)
     has_statement, full_at = False, BINLOG_START + step_bytes
     while True:
-        code = walk.scan(data, data.size, full_at, data.size + 1, state, carry)
-        if code == walk.CARRY_FULL:
+        code = scan.scan(data, data.size, full_at, data.size + 1, state, carry)
+        if code == scan.CARRY_FULL:
             carry = np.concatenate([carry, np.zeros_like(carry)])
-        elif code in (walk.CUT, walk.FULL):
-            at = int(state[walk.AT])
-            has_statement = has_statement or code == walk.CUT
-            is_between = not state[walk.IN_TRANSACTION] and not carry[0, 1]
-            if at >= full_at and (code == walk.FULL or is_between):
+        elif code in (scan.CUT, scan.FULL):
+            at = int(state[scan.AT])
+            has_statement = has_statement or code == scan.CUT
+            is_between = not state[scan.IN_TRANSACTION] and not carry[0, 1]
+            if at >= full_at and (code == scan.FULL or is_between):
                 yield at, has_statement
                 has_statement, full_at = False, at + step_bytes
-        elif code != walk.SPECIAL or not _passed(data, state, formats):
+        elif code != scan.SPECIAL or not _passed(data, state, formats):
             break
     if full_at - step_bytes < data.size:
         yield data.size, has_statement
@@ -151,7 +151,7 @@ def _walked(
 def _passed(data: Bytes, state: Int64s, formats: list[int]) -> bool:
     """Pass over an event that the kernel leaves to its caller; False: nothing behind it can be
     walked."""
-    at = int(state[walk.AT])
+    at = int(state[scan.AT])
     length = int.from_bytes(data[at + 9 : at + 13].tobytes(), "little")
     kind = int(data[at + 4])
     if kind == event_types.FORMAT_DESCRIPTION:
@@ -162,8 +162,8 @@ def _passed(data: Bytes, state: Int64s, formats: list[int]) -> bool:
         formats.append(at)
     elif kind == event_types.MARIADB_START_ENCRYPTION:
         return False
-    state[walk.AT] += length
-    state[walk.POSITION] += length
+    state[scan.AT] += length
+    state[scan.POSITION] += length
     return True
 
 
