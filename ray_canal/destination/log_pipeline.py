@@ -130,8 +130,8 @@ class LogPipeline:
                 await tap.logged(chunk, payload)
 
     async def caught_up_to(self) -> tuple[EntryPosition, EntryPosition] | None:
-        """Return how far the source was read, and how far the server's log is known to go: the same
-        place if all was read. None: not known, or not connected."""
+        """Return (how far the source was read, where the server's log is known to end). None: not
+        known, or not connected."""
         status = await self.pump.source_status()
         if status is None or not status.connected or status.master_position is None:
             return None

@@ -162,7 +162,8 @@ class Ledger:
         return replace(self, tables=tuple(table.restarted() for table in self.tables))
 
     def to_json(self) -> str:
-        """Return it as text; of tables, which may be many, without what is as it is by default."""
+        """Return it as JSON. Tables may be many, so fields of them that are 0 or empty are left
+        out."""
         tree = asdict(self)
         tree["tables"] = [{k: v for k, v in table.items() if v} for table in tree["tables"]]
         return json.dumps(tree, separators=(",", ":"))

@@ -120,6 +120,7 @@ def hashed(config: T) -> T:
 
 
 def _hash_of(section: DoorConfig | UserConfig) -> dict[str, str]:
+    """Return the fields to change, so that a password in clear text is a hash."""
     text = str.__str__(section.password)
     if not text or text.partition(":")[0] in REFERENCES:
         return {}

@@ -52,8 +52,8 @@ class Catalog:
             self._connection = None
 
     def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        """Rows of one query as dicts."""
-        for attempt in (1, 2):
+        """Return the rows of one query as dicts."""
+        while True:
             fresh = self._connection is None
             if fresh:
                 self._connection = self._connected()
@@ -61,9 +61,8 @@ class Catalog:
                 return query(self._connection, self._config, sql, *values)
             except ConnectionLost:
                 self.close()
-                if fresh or attempt == 2:
+                if fresh:
                     raise
-        raise AssertionError("unreachable")
 
     def each(self, sql: str, *values: object) -> Iterator[dict[str, Any]]:
         """Rows of one query as they come, for very many; not asked again where the connection is

@@ -42,8 +42,8 @@ class Crossing:
 
 
 def _rotated_s(tail: bytes, journal_name: str, checksum_bytes: int) -> int | None:
-    """Return when the ROTATE event to that file was written with which these bytes end; None: they
-    do not."""
+    """Return when the server wrote the ROTATE event to `journal_name` with which `tail` ends, in
+    seconds; None: it ends with none. (Its last event may have a checksum or not.)"""
     name = journal_name.encode("utf-8", "surrogateescape")
     for trailer_bytes in {checksum_bytes, 4 - checksum_bytes}:
         event = tail[-(event_types.HEADER_BYTES + 8 + len(name) + trailer_bytes) :]

@@ -57,8 +57,7 @@ class SnapshotLog(Protocol):
         ...
 
     async def caught_up_to(self) -> tuple[EntryPosition, EntryPosition] | None:
-        """Return how far its source was read, and how far the server's log is known to go, if there
-        is nothing between. None: not known now."""
+        """Return what `LogPipeline.caught_up_to` does."""
         ...
 
 
@@ -104,7 +103,7 @@ class SnapshotPlacer:
         self.renamed: set[tuple[str, str]] = set()
         """Tables of the snapshot whose rows are others than before."""
         self.unacked_bytes = 0
-        """Return the bytes of rows that were placed and not acked."""
+        """Bytes of rows that were placed and not acked."""
         self._emptied: list[PlannedRange] = []  # without a row to place, nor one behind them
 
     @property

@@ -39,10 +39,10 @@ class SnapshotSignals:
             except ConfigError as error:
                 self._refused(error)
                 continue
-            for client_id in self._asked(signal):
+            for client_id in self._client_ids(signal):
                 await self._do(signal, client_id)
 
-    def _asked(self, signal: Signal) -> Sequence[int]:
+    def _client_ids(self, signal: Signal) -> Sequence[int]:
         if signal.client_id is not None:
             return [signal.client_id]
         known = self._state.subscribers.known.items()

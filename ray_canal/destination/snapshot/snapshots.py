@@ -282,7 +282,7 @@ class Snapshots:
         self._wanted.set()
 
     async def watch(self) -> None:
-        """Let run what the records say. Cancelled when the destination stops."""
+        """Keep a run for each snapshot that goes on by the records, until it is cancelled."""
         try:
             while True:
                 await self._reconcile()

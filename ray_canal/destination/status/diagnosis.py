@@ -73,8 +73,8 @@ def diagnose(
     # What the log has for a subscriber does not wait for what keeps the log from growing.
     first = (_one_subscriber,) if look.asked else ()
     rules: tuple[Callable[[_Look], Diagnosis | None], ...] = (
-        _process, _failed, _starting, _source, *first, _records, _disk, _full_log, _one_subscriber,
-        _quarantine, _purge, _behind,
+        _process, _failed, _not_running, _source, *first, _records, _disk, _full_log,
+        _one_subscriber, _quarantine, _purge, _behind,
     )  # fmt: skip
     answers = (rule(look) for rule in rules)
     return next((answer for answer in answers if answer is not None), _at_the_end(look))
@@ -125,7 +125,7 @@ def _failed(look: _Look) -> Diagnosis | None:
     return look.says(severity, stage, "it has failed", evidence, advice)
 
 
-def _starting(look: _Look) -> Diagnosis | None:
+def _not_running(look: _Look) -> Diagnosis | None:
     state = look("state")
     if state == "idle":
         return look.says(

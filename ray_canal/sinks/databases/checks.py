@@ -19,8 +19,9 @@ def check_mirror(
     sink: str,
     destination: str,
 ) -> Iterator[CheckResult]:
-    """Yield what is found. `tables`: those of the source by their names in the target. Raises
-    SinkError: the target cannot be asked, or the sink's name is another's there."""
+    """Yield connection, rights, then a result for each table. `tables`: those of the source by
+    their names in the target. Raises SinkError: the target cannot be asked, or the sink's name is
+    another's there."""
     if (unmade := database.unmade()) is not None:
         yield unmade
         return

@@ -183,7 +183,7 @@ class DuckDatabase(TransactionalDatabase):
         self._run(f"DROP TABLE IF EXISTS {self._named(name)}")
 
     def _types(self, columns: Sequence[ColumnSpec]) -> dict[str, str]:
-        """DuckDB's types for columns, as it takes Arrow's."""
+        """Return the type that DuckDB gives each column, by the column's name."""
         schema = pa.schema([(column.name, column.kind) for column in columns])
         with self._registered(schema.empty_table()):
             found = self._run(f"DESCRIBE SELECT * FROM {_ROWS}")

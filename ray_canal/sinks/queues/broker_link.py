@@ -75,7 +75,8 @@ class BrokerLink:
     def _wait(
         self, condition: Callable[[], bool], late: str, within_s: float | None = None
     ) -> None:
-        """Return once it holds. Raises LinkError: the connection is broken, or it is too late."""
+        """Return once `condition` holds. Raises LinkError: the connection is broken; with the text
+        `late`, if it does not hold within `within_s` seconds (None: the link's timeout)."""
         deadline = time.monotonic() + (self._timeout_s if within_s is None else within_s)
         with self._changed:
             while not condition():
