@@ -56,7 +56,7 @@ class Letter:
 
 
 class DeadLetters:
-    """Those of one subscriber. Use it as a context manager, or close it."""
+    """Messages that one subscriber has given up. Use it as a context manager, or close it."""
 
     def __init__(
         self,

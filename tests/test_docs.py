@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ import pytest
 
 import ray_canal as canal
 from ray_canal import config, errors
+from ray_canal.client.control import SubscriberControl
+from ray_canal.client.snapshots import SnapshotControl
 from ray_canal.demo import CONFIG_PATH, binlog_files
 from ray_canal.errors import InstanceNotFound
 from ray_canal.source.checks import check_source
@@ -186,6 +189,27 @@ def test_the_reference_has_every_command_and_option() -> None:
         for option in options_of(command):
             named = {*option.opts, *option.secondary_opts}
             assert any(f"`{each}" in sections[name] for each in named), (name, named)
+
+
+def test_the_reference_has_every_public_call_and_member() -> None:
+    text = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`(?:canal\.)?(\w+)", text))
+    classes = canal.Connector, canal.AsyncConnector, canal.Message, canal.DeadLetters
+    names = {*canal.__all__, *canal.spark.__all__}
+    for kind in (*classes, SubscriberControl, SnapshotControl):
+        names |= {name for name in vars(kind) if not name.startswith("_")}
+    assert sorted(names - listed) == []
+
+
+def test_the_tutorials_folder_has_the_files_of_its_configuration(tmp_path: Path) -> None:
+    page = ROOT / "docs/tutorial/first-changes.md"
+    (made,) = [block for block in blocks(page, "bash") if "mkdir" in block.text]
+    (tmp_path / "ray_canal").symlink_to(ROOT / "ray_canal")
+    subprocess.run(["bash", "-ec", made.text], cwd=tmp_path, check=True)
+    (tmp_path / "first-changes/canal.toml").write_text(blocks(page, "toml")[0].text)
+    files = config.load(tmp_path / "first-changes/canal.toml").instance[0].source.files
+    assert files
+    assert all(Path(file).is_file() for file in files)
 
 
 def test_help_prints_every_word() -> None:
