@@ -196,9 +196,9 @@ def changes(
     """The changes of one table that are there now (one batch), as a DataFrame.
 
     `source`: a destination's name, or a subscribed connector. `table`: `schema.table`. By the name
-    alone this is a look from aside: the subscription is nobody else's and ends with the call. With
-    a `client_id` it is that subscriber, whose batch comes again unless `ack` is true. Raises
-    ConfigError: `ack` without a `client_id`, a table without its schema.
+    alone the subscription is ephemeral, and ends with the call. With a `client_id` it is that
+    subscriber, whose batch comes again unless `ack` is true. Raises ConfigError: `ack` without a
+    `client_id`, a table without its schema.
 
     The DataFrame can be read until the session stops, or until `release_changes()`. With no change
     of the table in the batch, an empty DataFrame without columns. `statements` as in `run`.
