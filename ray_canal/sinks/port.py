@@ -30,24 +30,25 @@ from ray_canal.views.row_places import RowPlace
 from ray_canal.views.table_events import is_of_table
 
 Guarantee = Literal["exactly_once", "at_least_once"]
-Kind = Literal["retry", "fenced", "poison", "schema", "fatal"]
+Kind = Literal["retry", "wait", "fenced", "poison", "schema", "fatal"]
 Transform = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 
 
 class SinkError(CanalError):
     """A target has refused something.
 
-    `kind` says what the runner does. "retry": open the target again after a pause. "poison": find
-    the entry that the target cannot take. "fenced": another runner has the target. "schema": the
-    target's tables do not fit, and the policy does not change them. "fatal": a person is needed.
-    All but "retry" and "poison" end the runner, unless a "schema" error names its `source_table`,
-    (schema, table), and there is a file of dead letters: then that table alone is set aside.
+    `kind` says what the runner does. "retry": open the target again after a pause. "wait", of
+    `commit` alone: call it again, the target takes what was written later. "poison": find the entry
+    that the target cannot take. "fenced": another runner has the target. "schema": the target's
+    tables do not fit, and the policy does not change them. "fatal": a person is needed. The last
+    three end the runner, unless a "schema" error names its `source_table`, (schema, table), and
+    there is a file of dead letters: then that table alone is set aside.
     """
 
     def __init__(self, message: str = "", kind: Kind = "fatal") -> None:
         super().__init__(message)
         self.kind = kind
-        self.retryable = kind == "retry"
+        self.retryable = kind in ("retry", "wait")
         self.source_table: tuple[str, str] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:

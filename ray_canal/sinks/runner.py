@@ -81,6 +81,7 @@ class Runner:
         self._transform = transform
         self._going = threading.Event()
         self._going.set()
+        self._stopped = threading.Event()
         self._failing_since: float | None = None
         self._dead: DeadLetterFile | None = None
         self._aside: TablesAside | None = None
@@ -104,7 +105,7 @@ class Runner:
     def run(self, stopped: threading.Event) -> None:
         """Run until `stopped` is set, or a source of binlog files is at its end. Raises SinkError,
         CanalError: what does not pass by itself."""
-        pause_s = _PAUSE_S
+        self._stopped, pause_s = stopped, _PAUSE_S
         while not stopped.is_set():
             commits = self.status.commits
             try:
@@ -118,18 +119,21 @@ class Runner:
         self.status.state = "stopped"
 
     def _wait_or_raise(self, error: CanalError, pause_s: float, stopped: threading.Event) -> None:
+        self._note_or_raise(error)
+        self.status.retries += 1
+        logger.warning("sink %s: again in %.1f s: %s", self._config.name, pause_s, error)
+        stopped.wait(pause_s * random.uniform(0.75, 1.25))
+
+    def _note_or_raise(self, error: CanalError) -> None:
+        """Tell what keeps the sink; raise it if it does not pass, or has lasted too long."""
         status, config = self.status, self._config
-        status.error = str(error)
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         given_up = config.give_up_after_s and now - self._failing_since > config.give_up_after_s
-        if not error.retryable or given_up:
-            status.state = "failed"
+        is_failed = given_up or not error.retryable
+        status.error, status.state = str(error), "failed" if is_failed else "waiting"
+        if is_failed:
             raise error
-        status.state = "waiting"
-        status.retries += 1
-        logger.warning("sink %s: again in %.1f s: %s", config.name, pause_s, error)
-        stopped.wait(pause_s * random.uniform(0.75, 1.25))
 
     def _session(self, stopped: threading.Event) -> None:
         """Open the target, read and write until the end. Raises what goes wrong."""
@@ -248,7 +252,18 @@ class Runner:
 
     def _commit(self, upto: Cursor) -> None:
         began = time.monotonic()
-        self._sink.commit(upto)
+        while True:
+            try:
+                self._sink.commit(upto)
+                break
+            except SinkError as error:
+                if error.kind != "wait" or self._stopped.is_set():
+                    raise
+                if self.status.error != str(error):
+                    logger.warning("sink %s waits: %s", self._config.name, error)
+                self._note_or_raise(error)
+        if self.status.state == "waiting":
+            self.status.state = "running" if self._going.is_set() else "paused"
         self.status.commit_seconds += time.monotonic() - began
         self.status.commits += 1
         self.status.cursor = str(upto)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from ray_canal.sinks.queues.broker_link import Publish
 from ray_canal.sinks.queues.rabbitmq import RabbitSink
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
-from tests.in_process_sink import runner_of, sink_config, until
+from tests.in_process_sink import runner_of, running, sink_config, until
 from tests.proxy import Proxy
 from tests.servers.rabbitmq import RabbitServer
 from tests.sink_runs import killed, random_steps
@@ -149,6 +150,77 @@ def test_without_a_queue_the_sink_waits(rabbitmq_server: RabbitServer, demo_log:
     thread.join(60)
     assert not thread.is_alive()
     assert without_repeats(read(rabbitmq_server, queue)) == expected()
+
+
+def test_a_broker_in_alarm_is_waited_for_and_gets_each_message_once(
+    rabbitmq_server: RabbitServer, demo_log: None
+) -> None:
+    """Its state says so. What a connection has sent and the broker
+    has not read is not sent again by another one, which would come before it."""
+    queue = f"q{uuid.uuid4().hex}"
+    runner = runner_of(rabbit(rabbitmq_server.address, queue, timeout_s=3))
+    with rabbitmq_server.alarm():
+        thread = threading.Thread(target=runner.run, args=[threading.Event()])
+        thread.start()
+        until(lambda: "alarm: low on disk" in runner.status.error)
+        time.sleep(4)  # longer than an answer may take
+        assert runner.status.state == "waiting"
+    thread.join(60)
+    assert not thread.is_alive()
+    assert [message for _, message in read(rabbitmq_server, queue)] == expected()
+    assert runner.status.retries == 0
+
+
+def test_a_broker_in_alarm_lets_a_sink_stop(rabbitmq_server: RabbitServer, demo_log: None) -> None:
+    runner = runner_of(rabbit(rabbitmq_server.address, f"q{uuid.uuid4().hex}"))
+    with rabbitmq_server.alarm():
+        with running(runner):
+            until(lambda: runner.status.state == "waiting")
+            began = time.monotonic()
+        assert time.monotonic() - began < 10
+
+
+def test_a_full_queue_that_refuses_messages_gets_them_in_order(
+    rabbitmq_server: RabbitServer, demo_log: None
+) -> None:
+    """A consumer makes room while messages are refused. What was under way with the first refused
+    one may come before it; all others go one by one."""
+    queue = f"q{uuid.uuid4().hex}"
+    connection = rabbitmq_server.connect()
+    channel = connection.channel()
+    limits = {"x-max-length": 200, "x-overflow": "reject-publish"}
+    channel.queue_declare(queue, durable=True, arguments=limits)
+    more = {"retry_max_s": 0.3}
+    config = rabbit(rabbitmq_server.address, "", routing={"topic": queue}, more=more)
+    found: list[tuple[str, Any]] = []
+    with running(runner := runner_of(config)):
+        until(lambda: "is a queue full?" in runner.status.error)
+        while runner.status.state != "stopped":
+            method, properties, body = channel.basic_get(queue, auto_ack=True)
+            if method is not None:
+                message = json.loads(body)
+                del message["id"], message["ts"]
+                found.append((properties.message_id, message))
+            time.sleep(0.002)
+    connection.close()
+    found += read(rabbitmq_server, queue)
+    assert without_repeats(found) == expected()
+
+
+def test_an_exchange_that_is_deleted_is_made_again(
+    rabbitmq_server: RabbitServer, demo_log: None
+) -> None:
+    name = f"x{uuid.uuid4().hex}"
+    keys = {"exchange": name, "exchange_type": "topic", "binding_key": "#"}
+    config = rabbit(rabbitmq_server.address, name, more={"commit_interval_s": 0.2}, **keys)
+    connection = rabbitmq_server.connect()
+    with running(runner := runner_of(config.model_copy(update={"batch_size": 4}))):
+        until(lambda: runner.status.commits > 6)
+        connection.channel().exchange_delete(name)
+        until(lambda: runner.status.state == "stopped")
+    connection.close()
+    assert runner.status.retries == 1
+    assert without_repeats(read(rabbitmq_server, name)) == expected()
 
 
 @pytest.mark.parametrize(

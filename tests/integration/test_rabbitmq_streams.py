@@ -23,7 +23,7 @@ from ray_canal.sinks.port import Cursor, SinkError
 from ray_canal.sinks.queues.broker_link import LinkError
 from ray_canal.sinks.queues.rabbitmq_streams import StreamSink
 from ray_canal.sinks.queues.stream_link import Publisher, StreamLink, StreamLogin, StreamMessages
-from tests.in_process_sink import runner_of, sink_config, until
+from tests.in_process_sink import runner_of, running, sink_config, until
 from tests.integration.test_rabbitmq import CUTS, expected
 from tests.proxy import Proxy
 from tests.servers.rabbitmq import RabbitServer
@@ -138,6 +138,34 @@ def test_cut_connections_repeat_nothing(rabbitmq_server: RabbitServer, demo_log:
         assert not thread.is_alive()
     assert once(rabbitmq_server, stream) == expected()
     assert runner.status.retries == len(CUTS)
+
+
+def test_a_broker_in_alarm_is_waited_for(rabbitmq_server: RabbitServer, demo_log: None) -> None:
+    """It refuses publishers by a code that has another meaning elsewhere."""
+    stream = name()
+    runner = runner_of(streaming(rabbitmq_server, stream, retry_max_s=0.3))
+    with rabbitmq_server.alarm():
+        thread = threading.Thread(target=runner.run, args=[threading.Event()])
+        thread.start()
+        until(lambda: runner.status.retries > 2 or not thread.is_alive())
+        assert "takes no messages, by an alarm" in runner.status.error
+    thread.join(60)
+    assert not thread.is_alive()
+    assert once(rabbitmq_server, stream) == expected()
+
+
+def test_a_broker_that_reads_no_more_is_waited_for(
+    rabbitmq_server: RabbitServer, demo_log: None
+) -> None:
+    """Streams are not told of an alarm that begins later."""
+    stream = name()
+    config = streaming(rabbitmq_server, stream, commit_interval_s=0.2)
+    with running(runner := runner_of(config.model_copy(update={"batch_size": 4}))):
+        until(lambda: runner.status.commits > 6)
+        with rabbitmq_server.alarm():
+            until(lambda: "not confirmed yet" in runner.status.error)
+        until(lambda: runner.status.state == "stopped")
+    assert once(rabbitmq_server, stream) == expected()
 
 
 def test_a_killed_sink_loses_and_repeats_nothing(

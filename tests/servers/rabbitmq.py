@@ -38,11 +38,8 @@ class RabbitServer:
 
     def start(self, timeout_s: float = 120.0) -> None:
         """Start (again) on the same folder and ports; returns when it answers."""
-        tree = cache_dir() / "rabbitmq"
-        erlang = tree / "root" / "usr" / "lib" / "erlang"
-        programs = next(erlang.glob("erts-*")) / "bin"
-        rabbit = next((tree / "root/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))
-        own = self.folder
+        tree, rabbit, own = cache_dir() / "rabbitmq", _program_folder(), self.folder
+        erlang, programs = _erlang()
         (own / "plugins").write_text("[rabbitmq_stream].")
         certificate, key = make_certificate(own)
         listeners = (
@@ -103,6 +100,35 @@ class RabbitServer:
                     raise RuntimeError(f"RabbitMQ did not start: {error!r}\n{text}") from None
                 time.sleep(0.2)
 
+    def control(self, *arguments: str) -> None:
+        """Run `rabbitmqctl`."""
+        erlang, programs = _erlang()
+        rabbit, own = _program_folder(), self.folder
+        environment = {
+            **os.environ, "HOME": str(own), "ROOTDIR": str(erlang), "BINDIR": str(programs),
+            "EMU": "beam", "PROGNAME": "erl", "ERL_LIBS": str(rabbit / "plugins"),
+            "RABBITMQ_HOME": str(rabbit), "RABBITMQ_NODENAME": "rabbit@localhost",
+            "LANG": "C.UTF-8",
+        }  # fmt: skip
+        command = [
+            *loader(cache_dir() / "rabbitmq"), str(programs / "beam.smp"), "--", "-root",
+            str(erlang), "-bindir", str(programs), "-progname", "erl", "--", "-home", str(own),
+            "--", "-boot", "no_dot_erlang", "-noshell", "-epmd_port", str(self._mapper_port),
+            "-kernel", "inet_dist_use_interface", "{127,0,0,1}", "-escript", "main",
+            "rabbitmqctl_escript", "-run", "escript", "start", "-extra",
+            str(rabbit / "escript" / "rabbitmqctl"), *arguments,
+        ]  # fmt: skip
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+
+    @contextlib.contextmanager
+    def alarm(self) -> Iterator[None]:
+        """Have less free disk than the broker wants: it takes no messages."""
+        self.control("set_disk_free_limit", "100000000000000")
+        try:
+            yield
+        finally:
+            self.control("set_disk_free_limit", "50000000")
+
     def connect(self) -> pika.BlockingConnection:
         parameters = pika.ConnectionParameters(
             "127.0.0.1", self.port, heartbeat=0, blocked_connection_timeout=30, socket_timeout=5
@@ -116,6 +142,17 @@ class RabbitServer:
                 process.kill()
                 process.wait()
         self.process = self._mapper = None
+
+
+def _erlang() -> tuple[Path, Path]:
+    """Erlang's folder, and that of its programs."""
+    erlang = cache_dir() / "rabbitmq" / "root" / "usr" / "lib" / "erlang"
+    return erlang, next(erlang.glob("erts-*")) / "bin"
+
+
+def _program_folder() -> Path:
+    folder = cache_dir() / "rabbitmq" / "root" / "usr" / "lib" / "rabbitmq" / "lib"
+    return next(folder.glob("rabbitmq_server-*"))
 
 
 @contextlib.contextmanager

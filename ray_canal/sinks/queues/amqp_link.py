@@ -8,6 +8,7 @@ fewer calls than `basic_publish`.
 
 from __future__ import annotations
 
+import logging
 import re
 import struct
 import threading
@@ -19,7 +20,9 @@ from pika import frame, spec
 from pika.adapters.select_connection import SelectConnection
 from pika.exceptions import AMQPError
 
-from ray_canal.sinks.queues.broker_link import BrokerLink, LinkError, Publish
+from ray_canal.sinks.queues.broker_link import BrokerLink, LinkError, Publish, Refused
+
+logging.getLogger("pika").setLevel(logging.CRITICAL)  # nine errors for each refused connection
 
 _METHOD, _HEADER, _BODY, _END = b"\x01", b"\x02", b"\x03", b"\xce"
 _CODE = re.compile(r"ClosedByBroker: \((\d{3})\)")
@@ -65,6 +68,10 @@ class AmqpLink(BrokerLink):
 
     def _on_channel(self, channel: Any) -> None:
         self._channel = channel
+        self._connection.add_on_connection_blocked_callback(
+            lambda _, blocked: self._set_alarm(blocked.method.reason)
+        )
+        self._connection.add_on_connection_unblocked_callback(lambda *_: self._set_alarm(""))
         channel.add_on_close_callback(lambda _, reason: self._on_error(None, reason))
         channel.add_on_return_callback(self._on_return)
         channel.confirm_delivery(self._on_confirm, callback=self._ready)
@@ -73,6 +80,11 @@ class AmqpLink(BrokerLink):
         with self._changed:
             self._is_ready = True
             self._changed.notify_all()
+
+    def _set_alarm(self, reason: str) -> None:
+        with self._changed:
+            self._alarm = reason
+            self._expect_confirms()
 
     def _on_error(self, connection: Any, reason: Any) -> None:
         self._fail(LinkError(*_explained(reason)))
@@ -120,19 +132,20 @@ class AmqpLink(BrokerLink):
         most = self._connection.params.frame_max or 131072
         data, count = frames(exchange, messages, most)
         self._sent += count
+        self._expect_confirms()
         self._in_thread(lambda: self._connection._output_marshaled_frames([data]))
 
-    def wait_confirmed(self) -> None:
-        """Wait until all is confirmed. Raises LinkError: something was returned or refused, or the
-        channel or the connection was closed."""
-        self._wait(
-            lambda: bool(self._returned) or self._answered() >= self._sent,
-            f"not all messages were confirmed in {self._timeout_s:g} s",
-        )
+    def wait_confirmed(self, *, soon: bool = False) -> None:
+        """Wait until all is confirmed. Raises Unconfirmed: there is an alarm, or, with `soon`, it
+        was not soon: wait again; Refused; LinkError: something was returned, or the channel or the
+        connection was closed."""
+        self._wait_confirmed(lambda: bool(self._returned) or self._answered() >= self._sent, soon)
         if self._returned:
             raise LinkError(f"no queue takes the routing key {self._returned}", spec.NO_ROUTE)
         if self._refused:
-            raise LinkError(f"the broker refused {len(self._refused)} messages (basic.nack)")
+            raise Refused(
+                f"the broker refused {len(self._refused)} messages (basic.nack): is a queue full?"
+            )
 
     def _answered(self) -> int:
         return self._low + len(self._beyond) + len(self._refused)
@@ -151,7 +164,7 @@ class AmqpLink(BrokerLink):
             self._thread.join(5)
 
     def _hang_up(self) -> None:
-        if self._connection.is_open:
+        if self._connection.is_open and not self._alarm:  # then nobody would answer
             self._connection.close()
         elif not self._connection.is_closing:
             self._connection.ioloop.stop()
@@ -213,5 +226,4 @@ def parameters(
         host, port, virtual_host, pika.PlainCredentials(user, password),
         ssl_options=pika.SSLOptions(context, host) if context is not None else None,
         socket_timeout=min(timeout_s, 30.0), stack_timeout=timeout_s,
-        blocked_connection_timeout=timeout_s,
     )  # fmt: skip

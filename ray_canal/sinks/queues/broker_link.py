@@ -12,6 +12,8 @@ from pika import spec
 
 from ray_canal.sinks.port import Kind, SinkError
 
+_LOOK_S = 2.0
+"""How long the owner waits at once for messages to be confirmed: it may be told to stop."""
 _FATAL = {spec.ACCESS_REFUSED, spec.NOT_FOUND, spec.NOT_ALLOWED, spec.INVALID_PATH}
 
 
@@ -31,9 +33,17 @@ class LinkError(Exception):
         self.code = code
 
 
+class Unconfirmed(LinkError):
+    """The connection is as it should be, and messages are not confirmed yet."""
+
+
+class Refused(LinkError):
+    """The broker did not take messages, and may have taken others that were sent after them."""
+
+
 def sink_error(error: LinkError) -> SinkError:
     """Return what the runner is told."""
-    kind: Kind = "retry"
+    kind: Kind = "wait" if isinstance(error, Unconfirmed) else "retry"
     if error.code in _FATAL:
         kind = "fatal"
     elif error.code == spec.PRECONDITION_FAILED:
@@ -51,6 +61,8 @@ class BrokerLink:
         self._changed = threading.Condition()
         self._error: LinkError | None = None
         self._sent = 0
+        self._due = 0.0
+        self._alarm = ""
 
     @property
     def is_broken(self) -> bool:
@@ -71,6 +83,27 @@ class BrokerLink:
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error
+
+    def _expect_confirms(self) -> None:
+        """Begin to count the time in which messages have to be confirmed."""
+        self._due = time.monotonic() + self._timeout_s
+
+    def _wait_confirmed(self, condition: Callable[[], bool], soon: bool) -> None:
+        """Return once it holds. Raises Unconfirmed: there is an alarm, or, with `soon`, it did not
+        hold soon: wait again; LinkError: the connection is broken, or it is too late."""
+        while True:
+            try:
+                self._wait(condition, "", min(_LOOK_S, self._timeout_s))
+                return
+            except LinkError:
+                self._raise()
+            if self._alarm:
+                self._expect_confirms()
+                raise Unconfirmed(f"the broker takes no messages, by an alarm: {self._alarm}")
+            if time.monotonic() > self._due:
+                raise LinkError(f"not all messages were confirmed in {self._timeout_s:g} s")
+            if soon:
+                raise Unconfirmed("messages are not confirmed yet")
 
     def _wait(
         self, condition: Callable[[], bool], late: str, within_s: float | None = None

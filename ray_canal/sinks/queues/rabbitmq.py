@@ -8,18 +8,21 @@ at once: their ids end with a digest.)
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from pika import spec
 
 from ray_canal.config import SinkConfig, secret
 from ray_canal.config.section import host_port_of
 from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, SinkError
 from ray_canal.sinks.queues.amqp_link import AmqpLink, parameters
-from ray_canal.sinks.queues.broker_link import LinkError, Publish, sink_error
+from ray_canal.sinks.queues.broker_link import LinkError, Publish, Refused, sink_error
 from ray_canal.sinks.target_checks import SourceTable
 from ray_canal.source.connection import tls_context
 from ray_canal.source.setting_checks import CheckResult
@@ -29,6 +32,8 @@ _PORT = 5672
 _KEY_BYTES_MAX = 255
 _IN_FLIGHT = 2000
 """So many messages are put together at once."""
+_ONE_BY_ONE_S = 60.0
+"""How long, after the broker has refused one, messages wait for each other's confirm."""
 
 
 class _Written(NamedTuple):
@@ -50,6 +55,7 @@ class RabbitSink:
         self._written: list[_Written] = []
         self._place: Cursor | None = None  # all up to it is in queues
         self._confirmed: Cursor | None = None  # the same, of a batch that comes again
+        self._one_by_one_until = 0.0
 
     def open(self) -> Cursor | None:
         try:
@@ -120,11 +126,25 @@ class RabbitSink:
         found = self._maker.make(changes)
         self._written.append(_Written(link.sent, found.entries.tolist(), changes))
         messages = self._messages(changes, found)
-        try:
-            while run := list(itertools.islice(messages, _IN_FLIGHT)):
+        one_by_one = time.monotonic() < self._one_by_one_until
+        with self._translated():
+            while run := list(itertools.islice(messages, 1 if one_by_one else _IN_FLIGHT)):
                 link.publish(self._config.exchange, run)
-        except LinkError as error:
+                if one_by_one:
+                    link.wait_confirmed()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Refused as error:
+            self._one_by_one_until = time.monotonic() + _ONE_BY_ONE_S
             raise sink_error(error) from None
+        except LinkError as error:
+            found = sink_error(error)
+            if error.code == spec.NOT_FOUND and self._config.exchange_type:
+                found = SinkError(str(found), "retry")  # opening makes the exchange again
+            raise found from None
 
     def _messages(self, changes: Changes, found: FlatMessages) -> Iterator[Publish]:
         topics = [self._maker.topic(name) for name in found.topic_names]
@@ -149,11 +169,8 @@ class RabbitSink:
         return key
 
     def commit(self, upto: Cursor) -> None:
-        link = self._opened()
-        try:
-            link.wait_confirmed()
-        except LinkError as error:
-            raise sink_error(error) from None
+        with self._translated():
+            self._opened().wait_confirmed(soon=True)
         self._written.clear()
         self._place, self._confirmed = upto, None
 

@@ -146,7 +146,7 @@ class StreamSink:
 
     def commit(self, upto: Cursor) -> None:
         try:
-            self._opened().wait_confirmed()
+            self._opened().wait_confirmed(soon=True)
         except LinkError as error:
             raise sink_error(error) from None
 

@@ -31,15 +31,15 @@ _QUERY_SEQUENCE, _DELETE_PUBLISHER = 5, 6
 _CREATE, _METADATA_UPDATE, _PEER, _HANDSHAKE, _AUTHENTICATE = 13, 16, 17, 18, 19
 _TUNE, _OPEN, _CLOSE, _HEARTBEAT = 20, 21, 22, 23
 _RESPONSE = 0x8000
-_OK, _NO_STREAM, _EXISTS = 1, 2, 5
+_OK, _NO_STREAM, _EXISTS, _OTHER = 1, 2, 5, 17
 _MEANINGS = {
     _NO_STREAM: "there is no such stream", 6: "the stream is not available",
     8: "the login was refused", 9: "the login was refused",
     11: "this user may log in on the broker's own machine alone",
     12: "the user may not use this virtual host", 16: "access refused",
-    17: "the stream is there with other arguments",
+    _OTHER: "the stream is there with other arguments",
 }  # fmt: skip
-_CODES = {8: 403, 9: 403, 11: 403, 12: 530, 16: 403, 17: 406}
+_CODES = {8: 403, 9: 403, 11: 403, 12: 530, 16: 403, _OTHER: 406}
 """The reply codes that AMQP has for the same."""
 _FRAME_BYTES = 1 << 20
 _READ_BYTES = 1 << 18
@@ -131,7 +131,12 @@ class StreamLink(BrokerLink):
             self._release_publishers()
         number = len(self._publishers)
         self._ask(_CREATE, _text(stream) + _SIZE.pack(0), also=_EXISTS)
-        self._ask(_DECLARE_PUBLISHER, bytes([number]) + _text(name) + _text(stream))
+        try:
+            self._ask(_DECLARE_PUBLISHER, bytes([number]) + _text(name) + _text(stream))
+        except LinkError as error:
+            if error.code != _CODES[_OTHER]:
+                raise
+            raise LinkError("the broker takes no messages, by an alarm of memory or disk") from None
         found = Publisher(number, self.last_id(stream, name) if name else 0)
         self._publishers[stream, name] = found
         return found
@@ -158,16 +163,16 @@ class StreamLink(BrokerLink):
         with self._changed:
             self._raise()
             self._sent += len(offsets) - 1
+            self._expect_confirms()
         for first, last in _frames(offsets, self._frame_max - _FRAME_HEAD_BYTES):
             head = bytes([publisher.number]) + _SIZE.pack(last - first)
             entries = data[offsets[first] : offsets[last]].tobytes()
             self._write(_frame(_PUBLISH, head, entries))
 
-    def wait_confirmed(self) -> None:
-        """Wait until all is confirmed. Raises LinkError: something was refused, or the connection
-        was closed."""
-        late = f"not all messages were confirmed in {self._timeout_s:g} s"
-        self._wait(lambda: self._confirmed >= self._sent, late)
+    def wait_confirmed(self, *, soon: bool = False) -> None:
+        """Wait until all is confirmed. Raises Unconfirmed: it was not `soon`; LinkError: something
+        was refused, or the connection was closed."""
+        self._wait_confirmed(lambda: self._confirmed >= self._sent, soon)
 
     def close(self) -> None:
         if self._error is None:
