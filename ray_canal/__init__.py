@@ -66,106 +66,39 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    "apply": "ray_canal.client.apply",
-    "plan": "ray_canal.client.apply",
-    "start": "ray_canal.client.api",
-    "stop": "ray_canal.client.api",
-    "destinations": "ray_canal.client.api",
-    "nodes": "ray_canal.client.api",
-    "serve": "ray_canal.client.api",
-    "server_status": "ray_canal.client.api",
-    "set_filter": "ray_canal.client.api",
-    "set_instance_filter": "ray_canal.client.api",
-    "stop_serving": "ray_canal.client.api",
-    "status": "ray_canal.client.api",
-    "explain": "ray_canal.client.explain",
-    "leave": "ray_canal.client.succession",
-    "standing": "ray_canal.client.succession",
-    "subscriber": "ray_canal.client.control",
-    "subscribers": "ray_canal.client.subscribers",
-    "unsubscribe": "ray_canal.client.subscribers",
-    "connect": "ray_canal.client.connecting",
-    "connect_async": "ray_canal.client.connecting",
-    "Connector": "ray_canal.client.connector",
-    "AsyncConnector": "ray_canal.client.connector",
-    "Message": "ray_canal.client.message",
-    "DeadLetters": "ray_canal.dead_letters",
-    "schema_history": "ray_canal.client.api",
-    "serve_console": "ray_canal.console.actor",
-    "stop_console": "ray_canal.console.actor",
-    "changes": "ray_canal.datasets",
-    "read_binlogs": "ray_canal.datasets",
-    "serve_flight": "ray_canal.flight.actor",
-    "stop_flight": "ray_canal.flight.actor",
-    "run_sink": "ray_canal.sinks.open",
-    "pause_sink": "ray_canal.sinks.actor",
-    "resume_sink": "ray_canal.sinks.actor",
-    "seek_sink": "ray_canal.sinks.actor",
-    "sink_status": "ray_canal.sinks.actor",
-    "start_sinks": "ray_canal.sinks.actor",
-    "stop_sink": "ray_canal.sinks.actor",
-    "Keep": "ray_canal.views.masking",
-    "decode_files": "ray_canal.offline",
-    "read_snapshot": "ray_canal.snapshot.read",
-    "row_id": "ray_canal.model.timeline",
-    "decode_entries": "ray_canal.offline",
+_NAMES = {
+    # module: what it has of the public API, as the imports above
+    "client.api": "destinations nodes schema_history serve server_status set_filter "
+    "set_instance_filter start status stop stop_serving",
+    "client.apply": "apply plan",
+    "client.connecting": "connect connect_async",
+    "client.connector": "AsyncConnector Connector",
+    "client.control": "subscriber",
+    "client.explain": "explain",
+    "client.message": "Message",
+    "client.subscribers": "subscribers unsubscribe",
+    "client.succession": "leave standing",
+    "console.actor": "serve_console stop_console",
+    "datasets": "changes read_binlogs",
+    "dead_letters": "DeadLetters",
+    "flight.actor": "serve_flight stop_flight",
+    "model.timeline": "row_id",
+    "offline": "decode_entries decode_files",
+    "sinks.actor": "pause_sink resume_sink seek_sink sink_status start_sinks stop_sink",
+    "sinks.open": "run_sink",
+    "snapshot.read": "read_snapshot",
+    "views.masking": "Keep",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "AsyncConnector",
-    "Connector",
-    "DeadLetters",
-    "Keep",
-    "Message",
-    "apply",
-    "changes",
-    "connect",
-    "connect_async",
-    "decode_entries",
-    "decode_files",
-    "destinations",
-    "explain",
-    "leave",
-    "load_config",
-    "nodes",
-    "pause_sink",
-    "plan",
-    "read_binlogs",
-    "read_snapshot",
-    "resume_sink",
-    "row_id",
-    "run_sink",
-    "schema_history",
-    "seek_sink",
-    "serve",
-    "serve_console",
-    "serve_flight",
-    "server_status",
-    "set_filter",
-    "set_instance_filter",
-    "sink_status",
-    "spark",
-    "standing",
-    "start",
-    "start_sinks",
-    "status",
-    "stop",
-    "stop_console",
-    "stop_flight",
-    "stop_serving",
-    "stop_sink",
-    "subscriber",
-    "subscribers",
-    "unsubscribe",
-]
+__all__ = ["load_config", "spark", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(importlib.import_module(_WHERE[name]), name)
     if name == "spark":
         return importlib.import_module("ray_canal.spark")
     if name == "load_config":
         return importlib.import_module("ray_canal.config").load
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"ray_canal.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'ray_canal' has no attribute {name!r}")
