@@ -18,7 +18,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -235,34 +235,29 @@ def write_decoded(
         return
     change_events: Any = (messages or {}).get("change_events")
     if format == "avro":
-        found = offline.decode_change_events(files, change_events, **read)
-        _write_avro(found, change_events, _directory(output, format))
+        events = offline.decode_change_events(files, change_events, **read)
+        _write_avro(events, change_events, _directory(output, format))
         return
     with _opened(output) as out, _progress(files, output) as advance:
+        read["on_bytes"] = advance
         if format == "debezium":
-            out.writelines(
-                offline.decode_debezium(files, change_events, on_bytes=advance, **read)
-            )
-            return
-        if format in ("flat", "flat-entries"):
+            found = offline.decode_debezium(files, change_events, **read)
+        elif format in ("flat", "flat-entries"):
             given = {**(messages or {}), "as_entries": format == "flat-entries"}
             given.pop("change_events", None)
             gtid_set = entry_options.get("gtid_set", "")
-            for data in offline.decode_messages(
-                files, on_bytes=advance, gtid_set=gtid_set, **read, **given
-            ):
-                out.write(data)
-            return
-        if format == "entries":
-            for data in offline.decode_entries(
-                files, on_bytes=advance, **read, **entry_options
-            ):
-                out.write(data)
-            return
-        for batches in offline.decode_batches(files, on_bytes=advance, **read):
-            for change in changes(batches):
-                line = json.dumps(change, ensure_ascii=False) + "\n"
-                out.write(line.encode())
+            found = offline.decode_messages(files, gtid_set=gtid_set, **read, **given)
+        elif format == "entries":
+            found = offline.decode_entries(files, **read, **entry_options)
+        else:
+            found = _json_lines(offline.decode_batches(files, **read))
+        out.writelines(found)
+
+
+def _json_lines(found: Iterable[list[pa.RecordBatch]]) -> Iterator[bytes]:
+    for batches in found:
+        for change in changes(batches):
+            yield json.dumps(change, ensure_ascii=False).encode() + b"\n"
 
 
 def write_snapshot(batches: Iterator[pa.RecordBatch], format: str, output: Path | None) -> None:
@@ -272,9 +267,7 @@ def write_snapshot(batches: Iterator[pa.RecordBatch], format: str, output: Path 
         _write_arrow(batches, _directory(output, format))
         return
     with _opened(output) as out:
-        for batch in batches:
-            for change in changes([batch]):
-                out.write(json.dumps(change, ensure_ascii=False).encode() + b"\n")
+        out.writelines(_json_lines([batch] for batch in batches))
 
 
 def _directory(output: Path | None, format: str) -> Path:
