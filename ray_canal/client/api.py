@@ -250,7 +250,7 @@ def _controller(namespace: str) -> Any:
 def status(
     destination: str | None = None, *, namespace: str = registry.NAMESPACE
 ) -> dict[str, DestinationStatus]:
-    """State of one or all destinations: positions, lag, rates, ring fill, subscribers. One that has
+    """State of one or all destinations: positions, lag, rates, log fill, subscribers. One that has
     no process now, or whose process does not answer, is `restarting`, and keeps no other back.
 
     Raises InstanceNotFound for a destination that is not running.

@@ -189,7 +189,7 @@ class AsyncConnector:
             session.settle_done()
 
     async def ack(self, batch_id: int, mark: str = "") -> None:
-        """Confirm a batch: the cursor moves behind it, durably, before this returns. `mark`: a
+        """Confirm a batch: the cursor moves after it, durably, before this returns. `mark`: a
         text that is kept with the cursor, until the next one or a `seek`.
 
         Raises BatchNotFirst: not the smallest outstanding; BatchNotFound: not outstanding;
@@ -327,7 +327,7 @@ class Connector:
         None: as it was, the first time as the configuration has it.
 
         The first time, the subscriber starts at `start`: "head" (the default), the oldest entry of
-        the log; "tail", behind the newest transaction; an EntryPosition; a GTID set of what was
+        the log; "tail", after the newest transaction; an EntryPosition; a GTID set of what was
         consumed already; a datetime. Later it starts at its durable cursor. Batches that an earlier
         connection left unacked are rolled back. Raises ConfigError: a bad filter, policy,
         start or step; SourceError kinds: a start that the server does not have.
@@ -371,7 +371,7 @@ class Connector:
         return complete(self._core.get(batch_size, timeout))
 
     def ack(self, batch_id: int, mark: str = "") -> None:
-        """Confirm a batch: the cursor moves behind it, durably, before this returns; see
+        """Confirm a batch: the cursor moves after it, durably, before this returns; see
         AsyncConnector.ack for `mark`, and for what it raises."""
         complete(self._core.ack(batch_id, mark))
 

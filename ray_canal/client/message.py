@@ -112,7 +112,7 @@ class Message:
 
     @property
     def end(self) -> EntryPosition | None:
-        """Return where the log goes on behind the batch."""
+        """Return where the log goes on after the batch."""
         return self.head.end
 
     @property
@@ -186,7 +186,7 @@ class Message:
 
     @property
     def entry_bytes(self) -> bytes:
-        """All these pieces in one."""
+        """Return all `entry_pieces` in one."""
         return b"".join(self.entry_pieces)
 
     def _rendered(self, view: Callable[..., Iterator[T]]) -> Iterator[T]:
