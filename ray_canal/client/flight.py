@@ -56,6 +56,14 @@ _REPEAT_S = 60.0
 _ANSWER_S = 60.0
 _FETCH_S_MAX = 1800.0
 _PAUSE_S, _PAUSE_S_MAX = 0.1, 1.0
+_KEEP_ALIVE = {
+    "grpc.keepalive_time_ms": 310_000,
+    "grpc.keepalive_timeout_ms": 20_000,
+    "grpc.http2.max_pings_without_data": 0,
+}
+"""A get without an end notices within six minutes that the server's machine is gone. gRPC's servers
+close a connection that asks more often than every five minutes (GRPC_ARG_HTTP2_MIN_RECV_PING_
+INTERVAL_WITHOUT_DATA_MS)."""
 _FETCHES = 4
 """So many chunks of a message are fetched at once."""
 _CALLS = 8
@@ -98,6 +106,7 @@ class FlightAddress:
             tls_root_certs=read.get("ca"),
             cert_chain=read.get("cert"),
             private_key=read.get("key"),
+            generic_options=list(_KEEP_ALIVE.items()),
         )
 
 

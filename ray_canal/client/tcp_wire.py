@@ -16,6 +16,10 @@ from ray_canal.errors import ConfigError, CorruptPacket
 DEFAULT_PORT = 11111
 READ_S = 60.0
 _CONNECT_S = 10.0
+KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""Seconds of silence, seconds between questions after that, and how many remain unanswered before
+a connection is given up: a get without an end notices within a minute that the server's machine is
+gone. Linux waits for two hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,13 @@ class Address:
         return cls(host.strip("[]"), int(port), **login)
 
 
+def _keep_alive(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        if hasattr(socket, name):  # macOS names some of them otherwise
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 class Wire:
     """One connection: packets out, packets in. Raises OSError, EOFError."""
 
@@ -46,7 +57,7 @@ class Wire:
         raw = socket.create_connection((address.host, address.port), timeout=_CONNECT_S)
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            _keep_alive(raw)
             if address.tls is not None:
                 raw = address.tls.wrap_socket(raw, server_hostname=address.host)
         except BaseException:
