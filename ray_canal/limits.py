@@ -66,7 +66,7 @@ def chunks_in_flight(decoders: int) -> int:
 
 
 def limits(
-    config: InstanceConfig, *, decoders: int, subscribers: int, lines: int = 1
+    config: InstanceConfig, *, decoders: int, subscribers: int, logs: int = 1
 ) -> Limits | None:
     """Return the limits of a destination with so many subscribers and logs (one, and one more for
     each subscriber that has a stream of its own). None: its log counts entries (ITEMSIZE), so
@@ -74,13 +74,13 @@ def limits(
     if config.store.batch_mode != "MEMSIZE":
         return None
     total = Limits(PROCESS_BYTES, 0, 0)  # the store actor
-    for _ in range(lines):
-        total += _line(config, decoders, max(subscribers, 1))
+    for _ in range(logs):
+        total += _of_log(config, decoders, max(subscribers, 1))
     return total
 
 
-def _line(config: InstanceConfig, decoders: int, subscribers: int) -> Limits:
-    """One log and its upstream."""
+def _of_log(config: InstanceConfig, decoders: int, subscribers: int) -> Limits:
+    """Return the limits of one log and its upstream."""
     store, chunk = config.store, config.chunk_bytes
     log = store.buffer_size * store.memunit_bytes
     log += chunk  # the first chunk has room whatever its size
@@ -102,7 +102,8 @@ def _line(config: InstanceConfig, decoders: int, subscribers: int) -> Limits:
 
 
 def _upstream(chunk: int, decoders: int) -> int:
-    """Processes of one upstream; decode tasks run in processes of Ray's that others use, too."""
+    """Return the memory of one upstream's processes. Decode tasks run in processes of Ray's that
+    others use, too."""
     decoding = PROCESS_BYTES + KEPT_BYTES + _DECODING_CHUNKS * chunk
     if decoders == 0:
         return decoding

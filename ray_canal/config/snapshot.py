@@ -28,17 +28,17 @@ class SnapshotConfig(Section):
     bytes: int = Field(default=64 << 20, ge=1 << 20)
     rows_per_s: int = Field(default=0, ge=0)
     hours: str = ""  # "22:00-06:00", UTC: rows are read then only
-    # The server is let alone while more threads run, more history waits for a purge, ...
+    # Fewer rows are read while the server runs more threads, has more history to purge, or is a
+    # replica that is further behind.
     threads_running: int = Field(default=25, ge=0)
     history_list: int = Field(default=1_000_000, ge=0)
-    # ... and one in mode "consistent", which makes it wait, gives up at so much history.
-    history_max: int = Field(default=10_000_000, ge=0)
-    # ... a replica is further behind, ...
     replica_lag_s: float = Field(default=5.0, ge=0)
-    # ... a row takes so many times as long to read as it did at first, ...
+    # ... while a row takes so many times as long to read as it did at first.
     slower: float = Field(default=3.0, ge=0)
-    # ... the destination's own log is so far behind that rows that were read wait longer.
+    # ... while the destination's own log is so far behind that rows that were read wait longer.
     backlog_s: float = Field(default=10.0, ge=0)
+    # A snapshot of mode "consistent", which keeps history, fails at so much of it.
+    history_max: int = Field(default=10_000_000, ge=0)
 
     @model_validator(mode="after")
     def _formats_are_right(self) -> SnapshotConfig:

@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 def seen(task: asyncio.Future[Any]) -> None:
-    """Take a failure as seen, as a done callback: nobody may wait for the task any more, and a
-    failure is then nobody's."""
+    """Take a task's failure as seen (a done callback), so that asyncio does not log it where
+    nobody waits for the task any more."""
     if not task.cancelled():
         task.exception()
 
@@ -53,15 +53,14 @@ async def wait_with_timeout(limit_s: float, awaited: Awaitable[T]) -> T:
     return work.result()
 
 
-
 class Wakeup:
-    """Something has changed. One event loop."""
+    """A change that calls of one event loop wait for."""
 
     def __init__(self) -> None:
         self._next: asyncio.Future[None] | None = None
 
     async def wake(self) -> None:
-        """Whoever waits now goes on."""
+        """Let everybody who waits now go on."""
         happened, self._next = self._next, None
         if happened is not None:
             happened.set_result(None)

@@ -90,7 +90,7 @@ class SparkReads:
         if len(lines) != 3:
             raise ConfigError("a request of Spark's has three lines")
         what, first, second = lines
-        from ray_canal.spark.request_server import told_answer
+        from ray_canal.spark.request_server import answer_line
 
         requests, chunks = self._opened()
         if what in ("SCHEMA", "OPEN", "READ"):
@@ -102,7 +102,7 @@ class SparkReads:
             raise ConfigError(
                 f"{self._streams_max} streams and reads are open already (flight.subscribers_max)"
             )
-        return told_answer(requests, what, first, second).encode()
+        return answer_line(requests, what, first, second).encode()
 
     def rows(self, name: str) -> pa.Buffer:
         """A partition's Arrow streams. Raises InstanceRestarted: they are not held any more."""

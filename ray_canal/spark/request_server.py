@@ -103,12 +103,12 @@ class _Request(socketserver.StreamRequestHandler):
         token, _, what = lines[0].partition(" ")
         if not hmac.compare_digest(token.encode(), server.server.token.encode()):
             return
-        answer = told_answer(server.server.requests, what, lines[1], lines[2])
+        answer = answer_line(server.server.requests, what, lines[1], lines[2])
         self.wfile.write((answer + "\n").encode())
 
 
-def told_answer(requests: Requests, what: str, first: str, second: str) -> str:
-    """The answer as one line; "!" begins an error."""
+def answer_line(requests: Requests, what: str, first: str, second: str) -> str:
+    """Return the answer to a request as one line; "!" begins an error."""
     try:
         answer = requests.answer(what, first, second)
     except CanalError as error:

@@ -15,8 +15,8 @@ def config(**given: Any) -> InstanceConfig:
     return InstanceConfig.model_validate({"destination": "d", "source": source, **given})
 
 
-def the(given: InstanceConfig, decoders: int = 0, subscribers: int = 1, lines: int = 1) -> Limits:
-    found = limits(given, decoders=decoders, subscribers=subscribers, lines=lines)
+def the(given: InstanceConfig, decoders: int = 0, subscribers: int = 1, logs: int = 1) -> Limits:
+    found = limits(given, decoders=decoders, subscribers=subscribers, logs=logs)
     assert found is not None
     return found
 
@@ -44,7 +44,7 @@ def test_disk_is_what_is_configured_and_two_files() -> None:
 
 
 def test_each_log_has_its_own_and_decoders_have_processes() -> None:
-    one, two = the(config()), the(config(), lines=2)
+    one, two = the(config()), the(config(), logs=2)
     assert two.objects == 2 * one.objects
     assert one.processes < two.processes < 2 * one.processes  # one store actor
     assert the(config(), decoders=4).processes > one.processes + 4 * 128 * MIB

@@ -113,5 +113,5 @@ class StatusReport:
         """See limits.py."""
         config, subscribers = self._state.config.now, len(self._state.subscribers.known)
         pipelines = 1 + len(self._catch_ups.places())
-        found = limits(config, decoders=decoders, subscribers=subscribers, lines=pipelines)
+        found = limits(config, decoders=decoders, subscribers=subscribers, logs=pipelines)
         return None if found is None else dataclasses.asdict(found)
