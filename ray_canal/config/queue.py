@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ray_canal.config.section import SecretText, Section, TlsConfig
 
@@ -71,6 +71,21 @@ class KafkaConfig(Section):
     transactional: bool = True
     cursor_topic: str = "canal.cursors"
     timeout_s: float = Field(default=60.0, gt=0)
+
+    @model_validator(mode="after")
+    def _own_properties(self) -> KafkaConfig:
+        if "transactional.id" in self.properties:
+            raise ValueError(
+                'kafka.properties."transactional.id": the sink has one of its own, '
+                "canal.DESTINATION.SINK, unless kafka.transactional = false: leave it out"
+            )
+        for key in ("acks", "request.required.acks"):
+            if str.__str__(self.properties.get(key, "")) == "0":
+                raise ValueError(
+                    f"kafka.properties.{key} = 0: nothing would tell which messages the brokers "
+                    "have: leave it out"
+                )
+        return self
 
 
 class QueueTlsConfig(TlsConfig):

@@ -32,7 +32,8 @@ from ray_canal.sinks.queues.kafka_producer import KafkaProducer, make_producer
 from ray_canal.sinks.queues.librdkafka import BatchProducer, library
 from ray_canal.views.flat import FlatOptions
 from ray_canal.views.routing import Routing
-from tests.in_process_sink import runner_of, sink_config, until
+from tests.in_process_sink import runner_of, running, sink_config, until
+from tests.sink_runs import without_repeats
 
 PARTITIONS = 4
 PRODUCE, ADD_PARTITIONS_TO_TXN = 0, 24
@@ -205,6 +206,12 @@ class Mock:
         self._cluster = ctypes.c_void_p(self._rd.rd_kafka_handle_mock_cluster(self._host._handle))
         self.address = str(self._rd.rd_kafka_mock_cluster_bootstraps(self._cluster), "utf-8")
 
+    def set_away(self, is_away: bool) -> None:
+        """Have the broker close its connections and take none, or be there again."""
+        getattr(self._rd, f"rd_kafka_mock_broker_set_{'down' if is_away else 'up'}")(
+            self._cluster, ctypes.c_int32(1)
+        )
+
     def refuse(self, request: int, code: int) -> None:
         refusals = (ctypes.c_int * 1)(code)
         self._rd.rd_kafka_mock_push_request_errors_array(
@@ -265,6 +272,37 @@ def test_a_producer_that_was_replaced_is_told_so_at_every_call(mock: Mock, sende
             sink.commit(Cursor(timeline=1, journal_name="mysql-bin.000001", position=4))
         assert caught.value.kind == "fenced", caught.value
     sink.close()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_brokers_that_go_away_are_waited_for(
+    mock: Mock, demo_log: None, sender: str, transactional: bool
+) -> None:
+    """Its state says so, it can be stopped meanwhile, and it goes on with what it has sent."""
+    topic = f"away-{sender}-{transactional}".lower()
+    config = kafka(mock.address, topic, transactional=transactional, sender=sender)
+    config = config.model_copy(update={"commit_interval_s": 0.1})
+    if transactional:
+        producer = Producer({"bootstrap.servers": mock.address})
+        producer.produce(config.kafka.cursor_topic, b"", b"somebody else")  # the mock makes none
+        producer.flush(30)
+    with running(runner := runner_of(config)):
+        until(lambda: runner.status.commits > 5)
+        mock.set_away(True)
+        until(lambda: runner.status.state == "waiting")
+        assert "not taken all messages yet" in runner.status.error
+        mock.set_away(False)
+        commits = runner.status.commits
+        until(lambda: runner.status.commits > commits + 3)
+        mock.set_away(True)
+        until(lambda: runner.status.state == "waiting")
+        began = time.monotonic()
+    assert time.monotonic() - began < 20
+    mock.set_away(False)
+    assert runner.status.retries == 1  # told when it was stopped
+    runner_of(config).run(threading.Event())
+    places = zip(shown(mock.address, topic), expected(), strict=True)
+    assert all(without_repeats(got) == whole for got, whole in places)
 
 
 # --- on a real broker --------------------------------------------------------------------------

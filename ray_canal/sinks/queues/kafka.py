@@ -10,6 +10,7 @@ are idempotent within one run, and a crash repeats the last batch.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -46,6 +47,8 @@ _REFUSED = {
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }  # fmt: skip
 _LOOK_S = 15.0
+_SOON_S = 2.0
+"""How long a commit waits at once for the brokers: the sink may be told to stop."""
 _OF_CONNECTION = (
     "bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.", "reconnect.",
 )
@@ -63,7 +66,8 @@ class KafkaSink:
         self._maker = MessageMaker(config.message, config.routing)
         self._connected: KafkaProducer | None = None
         self._partitions: dict[str, int] = {}
-        self._in_transaction = False
+        self._in_transaction = self._is_committing = False
+        self._due: float | None = None  # when a commit that goes on is too late
 
     def open(self) -> Cursor | None:
         own = {name: secret(value) for name, value in self._config.properties.items()}
@@ -105,21 +109,42 @@ class KafkaSink:
                 producer.send(topic, partition, found.buffer, bounds[chosen], own)
 
     def commit(self, upto: Cursor) -> None:
+        """Raises SinkError "wait" where the brokers have not taken all messages soon."""
+        now = time.monotonic()
+        due, self._due = self._due or now + self._timeout_s, None
         with self._translated():
             producer = self._begin()
-            if self._config.transactional:
-                topic, value = self._config.cursor_topic, upto.to_json().encode()
-                producer.send_one(topic, 0, value, self._name.encode())
-                producer.commit_transaction(self._timeout_s)
-                self._in_transaction = False
-            elif producer.flush(self._timeout_s):
-                raise SinkError(f"Kafka took not all messages in {self._timeout_s} s", "retry")
+            is_done = self._is_committed(producer, upto)
+        if not is_done and now < due:
+            self._due = due
+            raise SinkError("Kafka has not taken all messages yet", "wait")
+        if not is_done:
+            raise SinkError(f"Kafka took not all messages in {self._timeout_s:g} s", "retry")
         failure = producer.take_failure()
         if failure is not None:
             raise _error(failure)
 
+    def _is_committed(self, producer: KafkaProducer, upto: Cursor) -> bool:
+        """Return whether all is delivered soon; if not, the call is repeated."""
+        soon_s = min(_SOON_S, self._timeout_s)
+        if not self._config.transactional:
+            return not producer.flush(soon_s)
+        if not self._is_committing:
+            topic, value = self._config.cursor_topic, upto.to_json().encode()
+            producer.send_one(topic, 0, value, self._name.encode())
+            self._is_committing = True
+        try:
+            producer.commit_transaction(soon_s)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT:
+                raise
+            return False
+        self._in_transaction = self._is_committing = False
+        return True
+
     def abort(self) -> None:
         producer = self._connected
+        self._is_committing, self._due = False, None
         with self._translated():
             if producer is not None and self._in_transaction:
                 producer.abort_transaction(self._timeout_s)
@@ -134,6 +159,7 @@ class KafkaSink:
         of this name."""
         producer, self._connected = self._connected, None
         in_transaction, self._in_transaction = self._in_transaction, False
+        self._is_committing, self._due = False, None
         if producer is not None and in_transaction:
             with contextlib.suppress(KafkaException):
                 producer.abort_transaction(5)
@@ -190,7 +216,7 @@ class KafkaSink:
 
     def _make_cursor_topic(self, own: dict[str, str]) -> None:
         topic = self._config.cursor_topic
-        admin, cluster = _cluster(_of_connection(own), self._timeout_s)
+        admin, cluster = _cluster(_of_connection(own), min(self._timeout_s, _LOOK_S))
         if topic in cluster.topics:
             return
         new = NewTopic(topic, 1, config={"cleanup.policy": "compact"})

@@ -17,6 +17,7 @@ def sink(kind: str, **more: Any) -> SinkConfig:
 
 MIRROR = {"address": "db:3306"}
 RABBIT = {"address": "mq:5672"}
+KAFKA = {"bootstrap.servers": "k:9092"}
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,10 @@ RABBIT = {"address": "mq:5672"}
         ("postgres", {"mirror": {**MIRROR, "senders": 0}}, "greater than or equal to 1"),
         ("postgres", {"mirror": {**MIRROR, "order": "row"}}, "'transaction', 'table' or 'key'"),
         ("duckdb", {"path": "f", "mirror": {"senders": 2, "order": "key"}}, "a DuckDB file"),
+        ("kafka", {"kafka": {"properties": {**KAFKA, "transactional.id": "x"},
+                             "transactional": False}}, "the sink has one of its own"),
+        ("kafka", {"kafka": {"properties": {**KAFKA, "enable.idempotence": "false", "acks": "0"}}},
+         "nothing would tell"),
         ("rabbitmq", {"rabbitmq": RABBIT, "message": {"format": "protobuf"},
                       "routing": {"key_changes": "split"}}, '"flat" does'),
         ("rabbitmq", {"rabbitmq": RABBIT, "message": {"format": "arrow"},
