@@ -8,32 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import ray
 from ray.actor import ActorHandle
 
-from ray_canal.actors.placement import ON_HEAD, on_node, outliving, where
-from ray_canal.actors.registry import NOTIFIER_NAME, SERVER_PREFIX
+from ray_canal.actors.detached import detached, made_store
+from ray_canal.actors.placement import ON_HEAD, where
+from ray_canal.actors.placement_table import Home
+from ray_canal.actors.registry import NOTIFIER_NAME, SERVER_PREFIX, find_store_process
 from ray_canal.config import ServerConfig
 from ray_canal.config.node import NodeSelector
 from ray_canal.config.notify import NotifyConfig
 
-_CALLS_MAX = 10_000
 _CLIENTS_MAX = 100
-
-
-def detached(
-    actor: type[Any],
-    name: str,
-    namespace: str,
-    placed: dict[str, Any],
-    *given: Any,
-    calls_max: int = 16,
-) -> ActorHandle[Any]:
-    """Return the actor of that name; made with what is given if there is none. Restarted by Ray:
-    its constructor is its recovery. `placed`: see placement.py."""
-    options = outliving(name, namespace, placed, max_concurrency=calls_max)
-    handle: ActorHandle[Any] = ray.remote(actor).options(**options).remote(*given)
-    return handle
 
 
 def store_process(process: str, share: int, node: str, namespace: str) -> ActorHandle[Any]:
@@ -41,9 +26,13 @@ def store_process(process: str, share: int, node: str, namespace: str) -> ActorH
     its node."""
     from ray_canal.actors.store_actor import StoreActor
 
-    given = (process, namespace, share > 0)
-    place = on_node(node)
-    return detached(StoreActor, process, namespace, place, *given, calls_max=_CALLS_MAX)
+    return made_store(StoreActor, Home(process, share, node), namespace)
+
+
+def ensure_store_process(home: Home, namespace: str) -> ActorHandle[Any]:
+    """Return the store actor of a home; made if there is none."""
+    found = find_store_process(home.process, namespace)
+    return found or store_process(*home, namespace)
 
 
 def servers(config: ServerConfig, namespace: str) -> list[ActorHandle[Any]]:

@@ -62,10 +62,15 @@ def on_node(node: str) -> dict[str, Any]:
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
 
 
+def this_node() -> str:
+    """Return the id of the node of this process."""
+    found: str = ray.get_runtime_context().get_node_id()
+    return found
+
+
 def on_this_node() -> dict[str, Any]:
     """Return the options of an actor that runs on the node of this process, if that takes any."""
-    here = ray.get_runtime_context().get_node_id()
-    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=True)}
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(this_node(), soft=True)}
 
 
 def spread(node: str) -> dict[str, Any]:

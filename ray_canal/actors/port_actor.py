@@ -15,7 +15,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from ray_canal.actors.answers import raised_by_actor
-from ray_canal.actors.launch import detached
+from ray_canal.actors.detached import detached
 from ray_canal.actors.placement import ON_HEAD
 from ray_canal.errors import ConfigError
 

@@ -10,22 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray_canal.actors import registry
 from ray_canal.actors.answers import answered
 from ray_canal.actors.control.process_starts import Starts
+from ray_canal.actors.control.stand_in import StandIn
+from ray_canal.actors.detached import made_store
 from ray_canal.actors.local_server import LocalServer
 from ray_canal.actors.log_settings import take_up_log_settings
-from ray_canal.actors.placement_table import PlacementTable
+from ray_canal.actors.placement import this_node
+from ray_canal.actors.placement_table import PlacementRecord, PlacementTable
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.runtime import RayRuntime
 from ray_canal.config import InstanceConfig, MetaConfig, kept_secrets
 from ray_canal.destination.api import DestinationApi
 from ray_canal.destination.destination import Destination, start_destination
 from ray_canal.errors import InstanceNotRunning, InstanceRestarted
-from ray_canal.logs import with_ids
+from ray_canal.logs import tell, with_ids
 from ray_canal.malloc import give_up_unused
 
 logger = logging.getLogger(__name__)
@@ -43,6 +47,8 @@ class StoreActor:
         as_ray_itself()
         self._process = process
         self._namespace = namespace
+        take_up_log_settings(namespace)
+        tell(logger, "process", "%s has begun", process, process=process, pid=os.getpid())
         self._places = PlacementTable(namespace)
         self._destinations: dict[str, Destination] = {}
         self._owners: dict[str, str] = {}
@@ -51,7 +57,8 @@ class StoreActor:
         if shared:
             Starts(namespace).note(process)
             self._loading = asyncio.create_task(asyncio.to_thread(_load_everything))
-        self._namespace = namespace
+        self._stand_in = StandIn(process, namespace, self._made)
+        self._standing_in = asyncio.create_task(self._stand_in.run())
         mine = [name for name, place in self._places.all().items() if place.process == process]
         self._recovery = asyncio.gather(*map(self._take_up, mine), return_exceptions=True)
 
@@ -78,6 +85,9 @@ class StoreActor:
         self._owners[destination] = place.owner
         return store
 
+    def _made(self, place: PlacementRecord) -> Any:
+        return made_store(StoreActor, place.home, self._namespace)
+
     async def _learn(self, references: Sequence[str]) -> None:
         """Be told secrets that are kept on the head node."""
         controller = registry.find_store_process(registry.CONTROLLER_NAME, self._namespace)
@@ -99,10 +109,11 @@ class StoreActor:
             raise AttributeError(f"DestinationApi has no {method}")
         return await getattr(store, method)(*arguments, **named)
 
-    async def local_socket(self) -> str:
+    async def local_socket(self, node: str) -> str:
         """Return the name of the socket over which callers on this node reach `call`; empty: there
-        is none."""
-        return await self._local.name()
+        is none, or the caller's `node` is another one. Of a process that stands still with its node
+        Ray alone tells that it is given up."""
+        return await self._local.name() if node == this_node() else ""
 
     async def collect(self, number: int) -> Any:
         """Return the answer to a call over the local socket that only Ray can carry."""
@@ -113,6 +124,7 @@ class StoreActor:
         these destinations. Called every few seconds, its answer shows that the process is alive.
         Return each one's bytes a second and of memory."""
         give_up_unused()
+        self._stand_in.controller_spoke()
         # A controller that ended in the midst of a stop or a change has not told of it here.
         for destination, owner in tuple(self._owners.items()):
             if owners.get(destination) != owner:
@@ -157,6 +169,7 @@ class StoreActor:
     async def stop(self) -> None:
         """Stop them all."""
         self._local.close()
+        self._standing_in.cancel()
         await asyncio.gather(*(self.drop(destination) for destination in list(self._destinations)))
 
 

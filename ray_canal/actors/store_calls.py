@@ -30,6 +30,7 @@ from ray_canal.actors.local_frames import (
     framed,
     is_same_user,
 )
+from ray_canal.actors.placement import this_node
 from ray_canal.actors.ray_internals import actor_id
 from ray_canal.destination.api import DestinationApi, Method, Q, R
 from ray_canal.destination.wakeup import seen
@@ -112,7 +113,7 @@ class LocalCalls:
         """Ask for the socket's name, or take it once the process has told it."""
         if self._asked is None:
             if not self._name and time.monotonic() >= self._ask_at:
-                self._asked = self.actor.local_socket.remote().future()
+                self._asked = self.actor.local_socket.remote(this_node()).future()
         elif self._asked.done():
             asked, self._asked = self._asked, None
             self._ask_at = time.monotonic() + _ASK_AGAIN_S

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fault.ray_nodes import RayNode, RayNodes
+from tests.fault.time_line import Step, steps
 from tests.processes import STORE, running, send, wait_for
 from tests.servers import Server
 
@@ -65,6 +66,10 @@ class Cluster:
     def note(self, step: str) -> None:
         """Note when a step of a recovery was done."""
         self.times.setdefault(step, time.time())
+
+    def steps(self, since: float) -> list[Step]:
+        """See tests/fault/time_line.py."""
+        return steps(self._nodes.folder, since)
 
     def _start_all(self, *names: str) -> None:
         with self._lock:

@@ -128,7 +128,7 @@ class ClusterRun:
         share = -(-len(self.names) // (len(self.cluster.workers) - 1))
         text = (
             f'[meta]\nbackend = "redis"\naddress = "{redis}"\n'
-            f'[ray]\nnode = "any"\ndestinations_per_process = {share}\n'
+            f'[ray]\nnode = "any"\ndestinations_per_process = {share}\n[log]\nformat = "json"\n'
         )
         for writer in self.writers:
             for name in writer.times:
@@ -210,6 +210,7 @@ class ClusterRun:
         whole_s = time.time() - since
         mine = [delays[name] for name in self.names if name in hit]
         others = [delays[name] for name in self.names if name not in hit]
+        self._tell_slowest(since, delays)
         self.faults[group] += 1
         self.recoveries[group] += mine
         self.beside += others
@@ -218,6 +219,16 @@ class ClusterRun:
             f"{max(mine, default=0.0):5.1f} s; others' up to {max(others, default=0.0):5.1f} s; "
             f"whole again after {whole_s:5.1f} s ({self._steps(since)})"
         )
+
+    def _tell_slowest(self, since: float, delays: dict[str, float]) -> None:
+        """Print the steps of the destination that came back last, in seconds after the fault."""
+        name = max(delays, key=lambda each: delays[each])
+        puts = next(each.times[name] for each in self.writers if name in each.times)
+        pairs = zip(puts, self.received[name].times, strict=False)
+        arrived = next(got for put, got in pairs if put >= since and got - put == delays[name])
+        found = [(at, step) for at, step, whose in self.cluster.steps(since) if whose in ("", name)]
+        for at, step in sorted([*found, (arrived, f"its first row, {name}'s")]):
+            print(f"    {at - since:5.1f} {step}", flush=True)
 
     def _steps(self, since: float) -> str:
         """Return how long each step of the recovery took, in their order."""

@@ -33,8 +33,8 @@ def cluster_environment() -> dict[str, str]:
         "RAY_AUTH_TOKEN": uuid.uuid4().hex,
         "RAY_raylet_start_wait_time_s": "60",  # a machine under load takes its time
         # A dead node is known sooner: docs/how-to/cluster.md.
-        "RAY_health_check_initial_delay_ms": "1000",
-        "RAY_health_check_period_ms": "1000",
+        "RAY_health_check_initial_delay_ms": "500",
+        "RAY_health_check_period_ms": "500",
     }
 
 
@@ -89,6 +89,11 @@ class RayNodes:
                 "RAY_external_storage_namespace": uuid.uuid4().hex,
                 "RAY_gcs_rpc_server_reconnect_timeout_s": "170",
             }
+
+    @property
+    def folder(self) -> Path:
+        """Where Ray's own files are, logs among them."""
+        return self._temp
 
     @property
     def address(self) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -39,6 +40,7 @@ from ray_canal.actors.ray_internals import actor_id
 from ray_canal.actors.upstream.spare_pool import keep_ready
 from ray_canal.config import CanalConfig, config_of, kept_secrets
 from ray_canal.errors import InstanceNotFound
+from ray_canal.logs import tell
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class Controller:
     async def __init__(self, namespace: str, spare: bool) -> None:  # type: ignore[misc]
         as_ray_itself()
         take_up_log_settings(namespace)
+        tell(logger, "process", "the controller has begun", process="controller", pid=os.getpid())
         self._namespace = namespace
         self._places = PlacementTable(namespace)
         self._starts = Starts(namespace)
@@ -97,10 +100,7 @@ class Controller:
         return names
 
     def _ensure(self, place: PlacementRecord) -> Any:
-        found = registry.find_store_process(place.process, self._namespace)
-        if found is None:
-            found = launch.store_process(*place.home, self._namespace)
-        return found
+        return launch.ensure_store_process(place.home, self._namespace)
 
     async def apply(self, config_json: str, replace: bool = True) -> dict[str, list[str]]:
         """Make sure that every destination of the configuration has its store, with that

@@ -27,6 +27,7 @@ from ray_canal.actors.ray_internals import draining_nodes
 from ray_canal.config import InstanceConfig
 from ray_canal.config.node import NodeSelector
 from ray_canal.errors import ConfigError
+from ray_canal.logs import tell
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,21 @@ def cluster_nodes() -> list[Node]:
 def head_of(nodes: Iterable[Node]) -> str:
     """Return the id of the head node; "" if it is away."""
     return next((node.id for node in nodes if node.is_head), "")
+
+
+def _is_on(alive: Collection[str], place: PlacementRecord) -> bool:
+    """Return whether its node is among these. The head's own destinations end with Ray alone."""
+    return not place.node or place.node in alive
+
+
+def _next_home(name: str, places: dict[str, PlacementRecord], node: str) -> Home:
+    """Return the home of a destination on this node, which it has in `places` from now on."""
+    place = places[name]
+    # "head" as a requirement outlives this head's id.
+    home_node = "" if place.selector.head else node
+    home = home_for(name, places, place.share, registry.STORE_PREFIX, home_node)
+    places[name] = place.at(home)
+    return home
 
 
 class Homes:
@@ -140,18 +156,36 @@ class Homes:
         for name, node in moves.items():
             if not node or name in self._moving:
                 continue
-            place = places[name]
-            # "head" as a requirement outlives this head's id.
-            home_node = "" if place.selector.head else node
-            home = home_for(name, places, place.share, registry.STORE_PREFIX, home_node)
-            places[name] = place.at(home)
-            if place.node and place.node not in alive:
-                self._table.put(name, places[name])
-            else:
+            if _is_on(alive, places[name]):
+                home = _next_home(name, places, node)
                 task = asyncio.create_task(self._hand_over(name, home))
                 self._moving[name], self._coming[name] = task, home.process
+            else:
+                self._begin_elsewhere(name, places, node)
         for place in {places[name].process: places[name] for name in moves if moves[name]}.values():
             self._ensure(place)
+
+    def leave_dead(self, nodes: Collection[Node]) -> None:
+        """Begin elsewhere what was on nodes that have ended, and tell the processes that hold it
+        from now on; move nothing else. Blocks."""
+        places, alive = self._table.all(), {node.id for node in nodes}
+        moves = assign(nodes, self._demands(places, head_of(nodes)), 0, ())
+        lost = [name for name, node in moves.items() if node and not _is_on(alive, places[name])]
+        for name in lost:
+            self._begin_elsewhere(name, places, moves[name])
+        for new in {places[name].process: places[name] for name in lost}.values():
+            held = {name: each for name, each in places.items() if each.process == new.process}
+            actor = self._ensure(new)
+            actor.reconcile.remote({name: each.owner for name, each in held.items()})
+
+    def _begin_elsewhere(self, name: str, places: dict[str, PlacementRecord], node: str) -> None:
+        left = places[name].node
+        _next_home(name, places, node)
+        self._table.put(name, places[name])
+        tell(
+            logger, "moved", "its node %s has ended; it begins on node %s", left, node,
+            destination=name, node=node, left=left,
+        )  # fmt: skip
 
     def _tell_homeless(self, names: set[str]) -> None:
         for name in names - self._homeless:

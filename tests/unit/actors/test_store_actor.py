@@ -31,6 +31,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SmallCluster:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(module, "RayRuntime", lambda shared: LocalRuntime())
     monkeypatch.setattr(module, "_load_everything", lambda: None)
+    monkeypatch.setattr(module, "this_node", lambda: "here")
     monkeypatch.setattr(kept_secrets, "_told", {})
     return SmallCluster(monkeypatch)
 
@@ -216,6 +217,18 @@ def test_one_that_cannot_be_taken_up_hides_no_other(cluster: SmallCluster, tmp_p
         kept_secrets.drop(place.secrets)  # they are kept elsewhere, where nobody is
         actor = await made()
         assert list(await actor.reconcile(owners("b", "a"))) == ["a"]
+        await actor.stop()
+
+    run(story())
+
+
+def test_callers_on_other_nodes_are_told_no_socket(cluster: SmallCluster) -> None:
+    """A client waits at no socket of a process that stands still with its node: Ray tells it."""
+
+    async def story() -> None:
+        actor = await made()
+        assert await actor.local_socket("here")
+        assert await actor.local_socket("elsewhere") == ""
         await actor.stop()
 
     run(story())

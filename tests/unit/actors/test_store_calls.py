@@ -53,7 +53,7 @@ class Actor:
         self.server = LocalServer(self._call)
         self.cancelled = 0
         self.has_socket = True
-        self.local_socket = Method(lambda: self.run(self._name()))
+        self.local_socket = Method(lambda node: self.run(self._name()))
         self.collect = Method(lambda number: self.run(self._collect(number)))
 
     def run(self, work: Any) -> Future[Any]:
@@ -98,6 +98,7 @@ class Actor:
 def actor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Actor]:
     monkeypatch.setattr(store_calls, "actor_id", lambda actor: str(id(actor)))
     monkeypatch.setattr(store_calls, "_known", {})
+    monkeypatch.setattr(store_calls, "this_node", lambda: "here")
     monkeypatch.setattr(store_calls, "_may_try", lambda: True)
     monkeypatch.setattr(local_server, "is_portable", lambda answer: answer is not TRACKED)
     monkeypatch.setattr(ray, "get", lambda reference: reference.answer.result(60))
