@@ -58,6 +58,8 @@ def test_the_advice_for_a_damaged_file_works(tmp_path: Path, ended: str) -> None
         SqliteBackend(str(path))
     command = str(caught.value).partition("newest copy: ")[2].partition(" (")[0]
     assert command == f"rm -f {path}-wal {path}-shm; mv {path}.1 {path}"
+    page = Path(__file__).parents[3] / "docs/how-to/cursors.md"
+    assert f"`{command.replace(str(path), 'meta.db')}`" in page.read_text(encoding="utf-8")
     subprocess.run(command, shell=True, check=True)
     backend = SqliteBackend(str(path))
     assert backend.load("orders") == {1: "kept"}
