@@ -16,7 +16,7 @@ from typing import Any
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, DecodedChunk
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import ConfigError, ConnectionLost, ServerSettingRefused, UnsupportedEvent
+from ray_canal.errors import ConfigError, ConnectionLost, ServerSettingRefused
 from ray_canal.log.snapshot_sequencer import Placed, ReadRange, SnapshotSequencer
 from ray_canal.model.arrays import Bools
 from ray_canal.model.position import EntryPosition
@@ -26,7 +26,7 @@ from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, quoted, selection
 from ray_canal.snapshot.key_numbers import Keys, joined
 from ray_canal.snapshot.key_ranges import FIRST_ROWS, KeyRanges
-from ray_canal.snapshot.keys import kept_rows
+from ray_canal.snapshot.keys import ambiguous_keys, kept_rows
 from ray_canal.snapshot.marks import Marks, Stretch, marks_of
 from ray_canal.snapshot.prepared import not_seen
 from ray_canal.snapshot.read_views import gtid_at
@@ -239,10 +239,7 @@ class KeyedSnapshot:
         if any(kept is None for kept in found):
             chunk.rounds += 1
             if chunk.rounds > _ROUNDS:
-                raise UnsupportedEvent(
-                    f"{chunk.table.meta.full_name}: keys that change while they are read have the "
-                    "same characters as others, or broken ones, so they cannot be told apart"
-                )
+                raise ambiguous_keys(chunk.table.meta.full_name)
             self._again.append(chunk)
             return
         for piece, kept in zip(chunk.pieces, found, strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ray_canal.binlog.chunk import ColumnLayout, DecodedChunk, TableLayout
-from ray_canal.errors import TableMetaMismatch
+from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.kernels.base import codes
 from ray_canal.model.arrays import Bools, Bytes, Int64s
 from ray_canal.snapshot.key_numbers import Hasher, Keys, are_among
@@ -15,6 +15,14 @@ from ray_canal.types.charset_tables import shared_characters
 
 _NUMBERS = (1, 2, 4, 8)
 """Sizes in bytes of what is a number as it is."""
+
+
+def ambiguous_keys(table: str) -> UnsupportedEvent:
+    """Return the error of a table in which `kept_rows` found keys that it cannot tell apart."""
+    return UnsupportedEvent(
+        f"{table}: keys that change while they are read have the same characters as others, or "
+        "broken ones, so they cannot be told apart"
+    )
 
 
 def row_keys(

@@ -36,6 +36,7 @@ from ray_canal.snapshot.changes import (
     touched_keys,
 )
 from ray_canal.snapshot.key_numbers import Keys
+from ray_canal.snapshot.keys import ambiguous_keys
 from ray_canal.snapshot.log_chunks import ATTEMPT_SHIFT, LogPlace, mark_at
 from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, Stretch
 from ray_canal.snapshot.plan import PlannedRange
@@ -229,10 +230,7 @@ class SnapshotPlacer:
         props = ((SNAPSHOT, self._attempt.snapshot), (CHUNK, f"{name}/{number}"))
         pieces = await one.reader.place(number, touched, self._at(place, props))
         if pieces is None:
-            raise UnsupportedEvent(
-                f"{name}: keys that change while they are read have the same characters as others, "
-                "or broken ones, so they cannot be told apart"
-            )
+            raise ambiguous_keys(name)
         for index, (info, payload) in enumerate(pieces):
             rows = int(info.entries["rows"].sum())
             is_last = index == len(pieces) - 1
