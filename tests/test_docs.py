@@ -212,6 +212,16 @@ def test_the_tutorials_folder_has_the_files_of_its_configuration(tmp_path: Path)
     assert all(Path(file).is_file() for file in files)
 
 
+def test_commands_and_options_that_documents_show_exist() -> None:
+    for path in DOCUMENTS:
+        for shown in re.findall(r"ray-canal ([a-z-]+ [^`\n#]*--[^`\n#]*)", path.read_text("utf-8")):
+            name, *words = shown.split()
+            options = options_of(commands()[name])
+            known = {name for each in options for name in (*each.opts, *each.secondary_opts)}
+            given = {re.match(r"[\w-]+", word)[0] for word in words if word.startswith("--")}
+            assert given <= known, (path.name, shown)
+
+
 def test_help_prints_every_word() -> None:
     """Square brackets would be taken for markup, and left out."""
     texts = [command.help for command in commands().values()]
