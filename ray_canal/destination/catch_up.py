@@ -19,7 +19,13 @@ from ray_canal.destination.log_pipeline import BeforeAppendTo, LogPipeline, noth
 from ray_canal.destination.second_look import of_reading
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import Backoff
-from ray_canal.errors import UNUSABLE_CURSOR, ConnectionLost, InstanceNotRunning, LogRenamed
+from ray_canal.errors import (
+    UNUSABLE_CURSOR,
+    CanalError,
+    ConnectionLost,
+    InstanceNotRunning,
+    LogRenamed,
+)
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
@@ -137,8 +143,7 @@ class CatchUp:
             failure = self._state.runtime.unwrap(error)
             failure = of_reading(failure) if reading else failure
             if isinstance(failure, UNUSABLE_CURSOR):
-                name = self._config.destination
-                failure = about_subscribers(failure, name, [self._client_id])
+                failure = await self._told(failure)
             if str(failure) != str(self.failure):
                 logger.warning("subscriber %d, catching up: %s", self._client_id, failure)
         if isinstance(failure, LogRenamed) and self.pipeline is not None:
@@ -148,6 +153,17 @@ class CatchUp:
         await self._close_pipeline()
         self.fail(failure)
         await self._state.changed.wake()
+
+    async def _told(self, failure: CanalError) -> CanalError:
+        """Return what to tell of a cursor that the server cannot serve: ConnectionLost while the
+        destination, which may go to another server, has none. That one may have what it lacks."""
+        main, name = self._state.log.pipeline, self._config.destination
+        if len(self._state.config.now.source.addresses) > 1:
+            status = None if main is None or main.ended else await main.pump.source_status()
+            if status is None or not status.connected:
+                text = f"{failure}; it is looked at again where the destination stands then"
+                return ConnectionLost(text).at(destination=name)
+        return about_subscribers(failure, name, [self._client_id])
 
     async def _generation(self) -> None:
         subscriber = self._state.subscribers.get(self._client_id)

@@ -96,6 +96,10 @@ class CatchUps:
         """Note cursors that cannot be served: the next log begins without them."""
         self._unserved.update(failures)
 
+    def forget_unserved(self) -> None:
+        """Try all cursors again: another server's log may have what the last one's did not."""
+        self._unserved.clear()
+
     def new(self, client_id: int, last_batch_id: int, **source: Any) -> CatchUp:
         """Return a catch-up that has not begun. `source`: what its upstream's configuration has
         other than the destination's."""

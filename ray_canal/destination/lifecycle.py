@@ -129,6 +129,8 @@ class Lifecycle:
             await self._supervisor.set(STARTING, None)
         # From here on nobody subscribes or acks: what was handed out is void.
         await self._close_pipelines()
+        if log.identity is not None and log.identity.server_uuid != identity.server_uuid:
+            self._catch_ups.forget_unserved()
         await records.cursors.run(records.filter.settle, epoch)
         await records.cursors.run(records.timeline.enter, epoch, identity, start.same_log)
         batch_ids_from = await records.cursors.run(records.batch_ids.begin, epoch)
@@ -239,7 +241,9 @@ class Lifecycle:
             elif left is not None:
                 self._catch_ups.send(client_id, left.why)
             elif client_id in admission.apart:
-                self._catch_ups.send(client_id, "it made no call for too long")
+                expired = subscriber.expired
+                why = "it made no call for too long" if expired else "the server is another one now"
+                self._catch_ups.send(client_id, why)
             else:
                 try:
                     terms = table.terms(subscriber)

@@ -69,6 +69,30 @@ def test_a_cursor_that_is_gone_fails_its_subscriber_alone(tmp_path: Path) -> Non
     run(story())
 
 
+def test_what_one_server_has_purged_is_looked_for_at_the_next(tmp_path: Path) -> None:
+    """The first call after a failover was told what the server before had said."""
+
+    async def story() -> None:
+        files = copied(tmp_path)
+        async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
+            await store.subscribe(7, ALL, wishes=Subscription(policy="detach"))
+            await store.subscribe(8, ALL)
+            assert await take(store, 7)
+            await drain(store, 8)
+        purged = files.pop(0)
+        kept = purged.rename(purged.with_suffix(".away"))
+        async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
+            with pytest.raises(PositionNotFound):
+                await store.get_without_ack(7, 4, 0.1)
+            kept.rename(purged)
+            with OtherServers() as servers:
+                await servers.fail_over(store)
+                found = {each["client_id"]: each for each in await store.subscribers()}
+                assert found[7]["failure"] is None
+
+    run(story())
+
+
 def test_somebody_new_comes_in_where_all_cursors_are_gone(tmp_path: Path) -> None:
     """b2: a destination whose only cursor is purged tells so, and is not closed to others."""
 
