@@ -116,6 +116,8 @@ class Thinning:
         counted = np.arange(THIN_COUNT - self._count - 1, len(begins), THIN_COUNT)
         self._seconds = max(self._seconds, int(seconds.max()))
         self._count = (self._count + len(begins)) % THIN_COUNT
+        if not (len(first) or len(counted) or len(self._passed)):
+            return _NONE  # of a small chunk nearly always
         chosen: Int64s = np.union1d(begins[np.union1d(first, counted)], self._passed)
         return chosen
 

@@ -20,7 +20,7 @@ from ray_canal.meta.sqlite_file import BUSY_S, SqliteFile, is_locked
 
 log = logging.getLogger(__name__)
 
-_COPY_AGAIN_S = 600.0
+_COPY_AGAIN_S, _LOOK_AGAIN_S = 600.0, 5.0
 _BUSY_PAUSE_S = 0.01
 _VERSION = 2
 _SCHEMA = """
@@ -100,11 +100,13 @@ class SqliteBackend:
 
     def _keep_copy(self) -> None:
         """A copy now and then; a disk that has no room for it is no reason to stop. It is tried
-        again after some minutes, not at each ack."""
+        again after some minutes, and whether one is due is looked at after some seconds, not at
+        each ack."""
         if time.monotonic() < self._next_copy_s:
             return
         try:
             if self._database.execute("select 1 from subscriber limit 1").fetchone():
+                self._next_copy_s = time.monotonic() + _LOOK_AGAIN_S
                 keep_copy(self._database, self._file.path)
         except (sqlite3.Error, OSError) as error:
             self._next_copy_s = time.monotonic() + _COPY_AGAIN_S

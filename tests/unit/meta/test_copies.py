@@ -29,6 +29,7 @@ def test_a_copy_an_hour_and_three_of_them(tmp_path: Path) -> None:
         backend.save("orders", epoch, 1, f"hour {number}")
         backend.save("orders", epoch, 1, f"later in hour {number}")
         age(tmp_path / "meta.db.1", copies.EVERY_S + 1)
+        backend._next_copy_s = 0.0  # some seconds later
     backend.close()
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "meta.db", "meta.db.1", "meta.db.2", "meta.db.3"
