@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary
 
 from ray_canal.binlog.chunk import DecodedChunk, RawChunk
 from ray_canal.config import InstanceConfig
@@ -32,6 +33,13 @@ _SWITCH_S = 0.0005
 latency each time."""
 _DECODER_BYTES = 512 << 10
 """From this size on, decoding takes much longer than handing it to another thread."""
+OPENINGS_MAX = 8
+"""So many destinations of a process open the same source at a time. Of 200 at once, each gets so
+little of the interpreter and the CPUs that reads exceed their time limit, and all take longer. A
+source that does not answer keeps nobody from another one."""
+_openings: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Semaphore]] = (
+    WeakKeyDictionary()
+)
 T = TypeVar("T")
 KeepChunk = Callable[[RawChunk | DecodedChunk], Payload]
 
@@ -44,6 +52,7 @@ class FetcherThread:
     def __init__(self, config: InstanceConfig, fused: bool, keep: KeepChunk) -> None:
         sys.setswitchinterval(_SWITCH_S)
         self._keep = keep
+        self._address = config.source.address
         self.decoding: deque[int] = deque()
         self._thread, self._decoders, self._control = (
             ThreadPoolExecutor(count, thread_name_prefix=name)
@@ -59,8 +68,11 @@ class FetcherThread:
         records: Records,
         options: StartOptions = ALL_CURSORS,
     ) -> tuple[Start, SourceIdentity, Records]:
-        called = self._submit(lambda fetcher: fetcher.open(cursors, delivered, records, options))
-        return await asyncio.wrap_future(called)
+        async with _opening(self._address):
+            called = self._submit(
+                lambda fetcher: fetcher.open(cursors, delivered, records, options)
+            )
+            return await asyncio.wrap_future(called)
 
     def next_raw(self) -> Answer:
         called = self._submit(lambda fetcher: self._kept(*fetcher.next_raw()))
@@ -131,6 +143,11 @@ class FetcherThread:
     def _kept(self, fetched: Fetched, chunk: RawChunk | DecodedChunk | None) -> Fetched:
         """Add the chunk where others can read it; None: there is none, or it is there already."""
         return fetched if chunk is None else replace(fetched, payload=self._keep(chunk))
+
+
+def _opening(address: str) -> asyncio.Semaphore:
+    here = _openings.setdefault(asyncio.get_running_loop(), {})
+    return here.setdefault(address, asyncio.Semaphore(OPENINGS_MAX))
 
 
 def _new_fetcher(config: InstanceConfig, fused: bool) -> Fetcher:

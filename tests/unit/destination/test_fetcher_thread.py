@@ -129,3 +129,57 @@ def test_a_status_that_is_asked_for_while_it_closes_is_no_error() -> None:
         assert await upstream.status(None) is None
 
     asyncio.run(asked())
+
+
+class SlowOpener:
+    """Stands for a fetcher whose source takes its time to be opened, or never answers."""
+
+    at_once = most = 0
+    lock = threading.Lock()
+    silent = threading.Event()
+
+    def __init__(self, config: InstanceConfig, fused: bool) -> None:
+        self._answers = config.source.address != "silent:3306"
+
+    def open(self, *given: Any) -> str:
+        if not self._answers:
+            self.silent.wait(60)
+        with self.lock:
+            SlowOpener.at_once += 1
+            SlowOpener.most = max(self.most, self.at_once)
+        time.sleep(0.02)
+        with self.lock:
+            SlowOpener.at_once -= 1
+        return "opened"
+
+    def interrupt(self) -> None:
+        self.silent.set()
+
+    def close(self) -> None:
+        return
+
+
+def test_a_process_opens_a_source_for_a_few_destinations_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Start 40 destinations at once, with no failure of one that gets no time; a source that is
+    silent keeps nobody from another one."""
+    monkeypatch.setattr(fetcher_thread, "_new_fetcher", SlowOpener)
+
+    def upstream(address: str) -> FetcherThread:
+        source = {"address": address}
+        config = InstanceConfig.model_validate({"destination": "x", "source": source})
+        return FetcherThread(config, True, lambda chunk: chunk)
+
+    async def story() -> None:
+        silent, live = ([upstream(f"{name}:3306") for _ in range(40)] for name in ("silent", "db"))
+        waiting = [asyncio.create_task(each.open((), "", ())) for each in silent]
+        found = await asyncio.gather(*(each.open((), "", ()) for each in live))
+        assert found == ["opened"] * 40
+        assert SlowOpener.most <= fetcher_thread.OPENINGS_MAX
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*(each.close() for each in (*silent, *live)))
+
+    asyncio.run(asyncio.wait_for(story(), 60))
