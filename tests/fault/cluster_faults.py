@@ -160,8 +160,8 @@ class Cluster:
 
 
 def _picked(cluster: Cluster) -> tuple[str, dict[str, Any]]:
-    workers = cluster.now()
-    name = cluster.rng.choice(sorted(workers))
+    workers = cluster.now()  # one that has nothing would show nothing
+    name = cluster.rng.choice(sorted(n for n, its in workers.items() if its["destinations"]))
     return name, workers[name]
 
 
@@ -230,10 +230,10 @@ def kill_head_and_node(cluster: Cluster) -> list[str]:
     """The head dies, and a node with it."""
     if not cluster.keeps_state:
         return kill_head(cluster)
-    name, _ = _picked(cluster)
+    name, seen = _picked(cluster)
     with cluster.down(HEAD, name):
         time.sleep(cluster.rng.uniform(0.0, 4.0))
-    return sorted(cluster.servers)
+    return list(seen["destinations"])
 
 
 def kill_server(cluster: Cluster) -> list[str]:
