@@ -25,6 +25,7 @@ from ray_canal.actors.placement import this_node
 from ray_canal.actors.placement_table import PlacementRecord, PlacementTable
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.runtime import RayRuntime
+from ray_canal.actors.time_slice import shorten_time_slices
 from ray_canal.config import InstanceConfig, MetaConfig, kept_secrets
 from ray_canal.destination.api import DestinationApi
 from ray_canal.destination.destination import Destination, start_destination
@@ -45,6 +46,7 @@ class StoreActor:
         self, process: str, namespace: str, shared: bool
     ) -> None:
         as_ray_itself()
+        shorten_time_slices()
         self._process = process
         self._namespace = namespace
         take_up_log_settings(namespace)

@@ -17,6 +17,7 @@ import ray
 from ray_canal.actors.calls import DestinationCalls
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.priority import as_ray_itself
+from ray_canal.actors.time_slice import shorten_time_slices
 from ray_canal.config import ServerConfig
 from ray_canal.config.changes import changed_keys
 from ray_canal.errors import ConfigError, InstanceNotRunning
@@ -39,6 +40,7 @@ class TcpServerActor:
     # Ray awaits an async constructor of an async actor.
     async def __init__(self, server_json: str, namespace: str) -> None:  # type: ignore[misc]
         as_ray_itself()
+        shorten_time_slices()
         take_up_log_settings(namespace)
         keep_freed_memory()
         self._config = ServerConfig.model_validate_json(server_json)

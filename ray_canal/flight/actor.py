@@ -14,6 +14,7 @@ from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.port_actor import TIMEOUT_S, close_port, node_address, open_port, port_plan
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.actors.registry import NAMESPACE
+from ray_canal.actors.time_slice import shorten_time_slices
 from ray_canal.client.api import destinations, status, table_meta
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import Connector
@@ -41,6 +42,7 @@ class FlightActor:
     def __init__(self, flight_json: str, namespace: str) -> None:
         """Raises ConfigError: it cannot listen."""
         as_ray_itself()
+        shorten_time_slices()
         keep_freed_memory()
         take_up_log_settings(namespace)
         self._config = FlightConfig.model_validate_json(flight_json)
