@@ -11,7 +11,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from tests.fault.judge import Judge
 from tests.processes import family, wait_for
 from tests.proxy import Proxy
 from tests.servers import Server
+from tests.servers.run import free_port
 from tests.workload import Workload
 
 DATABASE = "faults"
@@ -339,12 +339,6 @@ class FaultRun:
             p50, p99 = (percentile(times, q) for q in (50, 99))
             lines.append(f"{group:12} {len(times):6} {p50:7.2f} {p99:7.2f} {max(times):7.2f}")
         return "\n".join(lines)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

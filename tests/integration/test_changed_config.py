@@ -13,7 +13,7 @@ import ray_canal as canal
 from ray_canal.demo import binlog_files
 from ray_canal.errors import AuthenticationFailed, ConfigError, InstanceRestarted
 from tests.certificates import make_certificate
-from tests.integration.test_tcp import free_port
+from tests.servers.run import free_port
 
 NAME = "changed"
 

@@ -30,13 +30,7 @@ from ray_canal.errors import (
 )
 from ray_canal.offline import decode_entries
 from tests.canal_client import RawClient
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+from tests.servers.run import free_port
 
 
 def deployment(folder: Path, port: int, **server: Any) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.canal.generated import EntryProtocol_pb2 as entry_pb
 from tests.canal_client import RawClient
 from tests.certificates import make_certificate
-from tests.integration.test_tcp import deployment, free_port, until
+from tests.integration.test_tcp import deployment, until
+from tests.servers.run import free_port
 
 NAME = "tcp-shop"
 LIMITS = {

@@ -22,7 +22,8 @@ import ray_canal as canal
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.demo import binlog_files
 from tests.canal_client import RawClient
-from tests.integration.test_tcp import free_port, until
+from tests.integration.test_tcp import until
+from tests.servers.run import free_port
 
 CLIENTS, DESTINATIONS = 1000, 20
 BUDGET_BYTES = 64 << 20

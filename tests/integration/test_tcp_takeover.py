@@ -26,7 +26,8 @@ from ray_canal.errors import InstanceNotRunning
 from ray_canal.offline import decode_entries
 from tests.canal_client import RawClient
 from tests.golden import split_delimited
-from tests.integration.test_tcp import deployment, free_port, until
+from tests.integration.test_tcp import deployment, until
+from tests.servers.run import free_port
 
 NAME = "tcp-shop"
 

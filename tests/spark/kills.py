@@ -33,9 +33,9 @@ from ray_canal.demo import BINLOGS
 from ray_canal.spark import provide_java
 from ray_canal.spark.source_jar import jar
 from tests.processes import STORE, running
+from tests.servers.run import free_port
 from tests.spark.killed_stream import PLACE
 from tests.spark.standalone import Standalone, standalone
-from tests.spark.test_jobs import free_port
 
 APP = Path(__file__).with_name("killed_stream.py")
 TABLE = "shop.orders"

@@ -19,9 +19,9 @@ from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.demo import BINLOGS
 from ray_canal.spark.frames import to_frames
 from tests.integration.test_differential import RandomTable
-from tests.integration.test_tcp import free_port
 from tests.random_columns import Kind, random_kind
 from tests.servers import Server
+from tests.servers.run import free_port
 from tests.spark.standalone_app import HASH
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

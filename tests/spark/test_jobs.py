@@ -16,7 +16,6 @@ import secrets
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -34,19 +33,13 @@ from typer.testing import CliRunner
 
 from ray_canal.demo import BINLOGS, expected
 from ray_canal.demo.truth import KEYS, digest
+from tests.servers.run import free_port
 
 pytestmark = pytest.mark.ray
 
 JOBS = Path(__file__).parents[2] / "jobs"
 START_TIMEOUT_S = 180
 JOB_TIMEOUT_S = 240
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass
