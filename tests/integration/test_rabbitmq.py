@@ -195,6 +195,7 @@ def test_a_full_queue_that_refuses_messages_gets_them_in_order(
     found: list[tuple[str, Any]] = []
     with running(runner := runner_of(config)):
         until(lambda: "is a queue full?" in runner.status.error)
+        time.sleep(1.0)  # what was sent with the first refused one is refused, too
         while runner.status.state != "stopped":
             method, properties, body = channel.basic_get(queue, auto_ack=True)
             if method is not None:
