@@ -270,7 +270,8 @@ class FaultRun:
         for client_id, subscriber in list(self._subscribers.items()):
             if subscriber.poll() is None:
                 continue
-            if what in self.kinds and self.kinds[what][0] == "head":
+            group = self.kinds[what][0] if what in self.kinds else ""
+            if group == "head" or what.endswith(" stopped"):  # the whole deployment was
                 # Ray now and then ends a program whose raylet has died before the head.
                 print(f"(subscriber {client_id} ended with {subscriber.returncode})", flush=True)
                 self._launch_subscriber(client_id)
