@@ -301,7 +301,7 @@ class PostgresDatabase(TransactionalDatabase):
     # --- rows ------------------------------------------------------------------------------------
 
     def delete(self, name: TableName, keys: pa.Table) -> None:
-        staged = self._stage(name, keys)
+        staged = self._stage_to_join(name, keys)
         self._run(f"DELETE FROM {_named(name)} t USING {staged} s WHERE {_same(keys)}")
 
     def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None:
@@ -325,7 +325,7 @@ class PostgresDatabase(TransactionalDatabase):
 
     def delete_like(self, name: TableName, rows: pa.Table) -> None:
         """Rows are compared as records, which can be hashed and in which NULL equals NULL."""
-        staged = self._stage(name, rows)
+        staged = self._stage_to_join(name, rows)
         row = f"ROW({', '.join(_quoted(column) for column in rows.column_names)})"
         self._run(
             f"WITH gone AS MATERIALIZED (SELECT r, count(*) AS n, row_number() OVER () AS id"
@@ -358,6 +358,11 @@ class PostgresDatabase(TransactionalDatabase):
                 copy.write(text)
         except psycopg.Error as error:
             raise _translated(error, f"COPY for {name}") from None
+        return staged
+
+    def _stage_to_join(self, name: TableName, rows: pa.Table) -> str:
+        """Stage rows for a plan that depends on how many they are."""
+        staged = self._stage(name, rows)
         if rows.num_rows >= _ANALYZE_ROWS:
             self._run(f"ANALYZE {staged}")
         return staged
