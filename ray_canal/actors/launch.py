@@ -21,18 +21,18 @@ from ray_canal.config.notify import NotifyConfig
 _CLIENTS_MAX = 100
 
 
-def store_process(process: str, share: int, node: str, namespace: str) -> ActorHandle[Any]:
+def store_process(home: Home, namespace: str) -> ActorHandle[Any]:
     """Return the store actor of a home (placement_table.py); made if there is none. It ends with
     its node."""
     from ray_canal.actors.store_actor import StoreActor
 
-    return made_store(StoreActor, Home(process, share, node), namespace)
+    return made_store(StoreActor, home, namespace)
 
 
 def ensure_store_process(home: Home, namespace: str) -> ActorHandle[Any]:
     """Return the store actor of a home; made if there is none."""
     found = find_store_process(home.process, namespace)
-    return found or store_process(*home, namespace)
+    return found or store_process(home, namespace)
 
 
 def servers(config: ServerConfig, namespace: str) -> list[ActorHandle[Any]]:

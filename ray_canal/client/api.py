@@ -128,7 +128,7 @@ def _start_processes(canal: CanalConfig) -> None:
     if share <= 1:
         for name in sorted(here - placed):
             home = home_for(name, {}, share, registry.STORE_PREFIX)
-            launch.store_process(*home, namespace)
+            launch.store_process(home, namespace)
 
 
 def serve(

@@ -15,6 +15,7 @@ from typing import Any
 import ray
 
 from ray_canal.actors.answers import answered, raised_by_actor
+from ray_canal.actors.placement import this_node
 from ray_canal.actors.upstream import spare_record, stages
 from ray_canal.config import InstanceConfig
 from ray_canal.config.kept_secrets import handed_over
@@ -35,8 +36,7 @@ async def fetcher_of(config: InstanceConfig, fused: bool) -> Any:
     that is still starting is waited for: it has begun before a new one would. Raises ConfigError: a
     password is not kept any more."""
     given, told = handed_over(config)
-    here = ray.get_runtime_context().get_node_id()
-    spare, is_ready = await asyncio.to_thread(spare_record.take, here)
+    spare, is_ready = await asyncio.to_thread(spare_record.take, this_node())
     if spare is not None:
         limit_s = _ADOPTION_LIMIT_S if is_ready else _START_LIMIT_S
         adopted = spare.adopt.remote(given.model_dump_json(), fused, told)

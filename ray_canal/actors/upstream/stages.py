@@ -22,6 +22,7 @@ from ray_canal.actors.placement import (
     on_node,
     on_this_node,
     spread,
+    this_node,
 )
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.config import InstanceConfig
@@ -112,10 +113,9 @@ def spiller(folder: str) -> ActorHandle[Any]:
     """Start a spiller, next to its store, where the folder is."""
     from ray_canal.actors.spiller import Spiller
 
-    here = ray.get_runtime_context().get_node_id()
     handle: ActorHandle[Any] = (
         ray.remote(Spiller)
-        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **on_node(here))
+        .options(num_cpus=ACTOR_CPUS, max_restarts=0, **on_node(this_node()))
         .remote(folder)
     )
     let_log(handle, "spiller")

@@ -35,18 +35,24 @@ def copied(folder: Path) -> list[Path]:
     return [Path(shutil.copy(path, folder)) for path in binlog_files()]
 
 
+async def one_left_behind(folder: Path) -> list[Path]:
+    """The files of a log that subscriber 8 has read beyond the first, where 7 still is."""
+    files = copied(folder)
+    async with running(folder, instance(files, store=SMALL_LOG)) as store:
+        await store.subscribe(7, ALL, wishes=Subscription(policy="detach"))
+        await store.subscribe(8, ALL)
+        assert await take(store, 7)
+        done = await drain(store, 8)
+        assert done[-1].end is not None
+        assert done[-1].end.journal_name != files[0].name
+    return files
+
+
 def test_a_cursor_that_is_gone_fails_its_subscriber_alone(tmp_path: Path) -> None:
     """b2: one purged cursor takes nobody else down, in no generation; its calls say what to do."""
 
     async def story() -> None:
-        files = copied(tmp_path)
-        async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
-            await store.subscribe(7, ALL, wishes=Subscription(policy="detach"))
-            await store.subscribe(8, ALL)
-            assert await take(store, 7)
-            done = await drain(store, 8)
-            assert done[-1].end is not None
-            assert done[-1].end.journal_name != files[0].name
+        files = await one_left_behind(tmp_path)
         files.pop(0).unlink()
         async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
             for _ in range(2):
@@ -73,12 +79,7 @@ def test_what_one_server_has_purged_is_looked_for_at_the_next(tmp_path: Path) ->
     """The first call after a failover was told what the server before had said."""
 
     async def story() -> None:
-        files = copied(tmp_path)
-        async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
-            await store.subscribe(7, ALL, wishes=Subscription(policy="detach"))
-            await store.subscribe(8, ALL)
-            assert await take(store, 7)
-            await drain(store, 8)
+        files = await one_left_behind(tmp_path)
         purged = files.pop(0)
         kept = purged.rename(purged.with_suffix(".away"))
         async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
