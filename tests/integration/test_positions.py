@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import time
@@ -15,14 +16,17 @@ from typing import Any
 import pytest
 
 import ray_canal as canal
+from ray_canal.binlog.chunk import RawChunk
 from ray_canal.errors import ConnectionLost, PositionNotFound, PositionPurged
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.start import Start
 from ray_canal.source.catalog import Catalog
+from ray_canal.source.gtid_sets import missing_gtids
 from ray_canal.source.lag import LagMeter
 from ray_canal.source.live import LiveSource
 from ray_canal.source.start import lookup
+from ray_canal.source.start.decision import decide
 from ray_canal.source.start.log_file import MICROS, transactions
 from ray_canal.source.start.search import Search
 from ray_canal.source.start.server_log import ServerLog
@@ -56,12 +60,12 @@ def many_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def log_of(server: Server) -> Iterator[ServerLog]:
+def log_of(server: Server, kind: type[ServerLog] = ServerLog) -> Iterator[ServerLog]:
     source = instance(server).source
     wake, writer = os.pipe()
     catalog = Catalog(source)
     try:
-        yield ServerLog(source, catalog, wake)
+        yield kind(source, catalog, wake)
     finally:
         catalog.close()
         os.close(wake)
@@ -169,6 +173,31 @@ def test_times_and_gtids_on_older_servers(request: pytest.FixtureRequest, kind: 
             assert search.gtids(log.executed()) == log.end()
     finally:
         server.execute("DROP DATABASE older")
+
+
+def test_what_is_written_during_a_search_comes(server: Server) -> None:
+    """A cursor of another server that has all up to now: what commits after the log was looked at
+    is neither passed over nor counted among what was delivered."""
+    server.execute("CREATE DATABASE during", "CREATE TABLE during.t (id INT)")
+    numbers = itertools.count()
+
+    class Busy(ServerLog):
+        def chunks(self, journal_name: str, chunk_bytes: int) -> Iterator[RawChunk]:
+            yield from super().chunks(journal_name, chunk_bytes)
+            server.execute(f"INSERT INTO during.t VALUES ({next(numbers)})")
+
+    try:
+        source = instance(server).source
+        with log_of(server) as log:
+            end = log.end()
+        there = SourceIdentity("127.0.0.1:1", "11111111-2222-3333-4444-555555555555")
+        with log_of(server, Busy) as log:
+            found = decide(source, [LogPosition(there, replace(end, timestamp=1))], log)
+        assert next(numbers) > 0
+        assert found.position <= end
+        assert not missing_gtids(found.position.gtid, end.gtid)
+    finally:
+        server.execute("DROP DATABASE during")
 
 
 @contextlib.contextmanager

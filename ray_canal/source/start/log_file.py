@@ -134,7 +134,8 @@ class FileTransactions:
     """Transactions of a piece of a file, in its order: where each begins, its time, the commit time
     on the server where it was written (0: not written). `gtids` has a record for each, or none at
     all in logs from before GTIDs. `exact`: whether the time has microseconds, else it is a whole
-    second."""
+    second. The piece ends at offset `end`; the last transaction that ends in it does at `closed`,
+    0: none does."""
 
     journal_name: str
     position: Int64s
@@ -142,6 +143,8 @@ class FileTransactions:
     original_us: Int64s
     gtids: Records
     exact: Bools
+    end: int
+    closed: int
 
     def not_before(self, time_us: int) -> Bools:
         """Return which may be of this time or a later one."""
@@ -199,6 +202,8 @@ def transactions_of(chunk: RawChunk, walked: Walked) -> FileTransactions:
     if walked.failure is not None:
         raise walked.failure
     head, gtids, seconds = chunk.head, walked.gtids, walked.gtid_seconds
+    end = head.end_position
+    closed = closed_before(walked.events, end)
     if not len(gtids):
         starts = _starts_without_gtids(walked.events)
         found = walked.events[starts]
@@ -210,6 +215,8 @@ def transactions_of(chunk: RawChunk, walked: Walked) -> FileTransactions:
             none,
             gtids,
             none > 0,
+            end,
+            closed,
         )
     own = gtids["position"] >= head.position  # one from before the chunk was carried along
     gtids, seconds = gtids[own], seconds[own]
@@ -221,6 +228,8 @@ def transactions_of(chunk: RawChunk, walked: Walked) -> FileTransactions:
         gtids["original_us"].astype(np.int64),
         gtids,
         commit_us > 0,
+        end,
+        closed,
     )
 
 

@@ -6,7 +6,7 @@ that is left, event headers are walked and no row is decoded (log_file.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -45,6 +45,7 @@ class Search:
         self._names = [name for name, _ in log.files()]
         self._heads: dict[str, FileHead] = {}
         self._purged: str | None = None
+        self._passed = EntryPosition("")
         self.found_us = 0  # of the transaction that a search ended at: its original commit time …
         self.found_gtid = ""  # … and its GTID
 
@@ -67,8 +68,8 @@ class Search:
 
     def time(self, time_us: int) -> EntryPosition | None:
         """Return where the first transaction of this time or a later one begins, with the GTIDs
-        before it; the log's end if there is none yet. None: the log begins later, so earlier ones
-        may be gone.
+        before it; the end of what was looked at if there is none yet. None: the log begins later,
+        so earlier ones may be gone.
 
         Where only seconds are written, those of the same second count as not earlier.
         """
@@ -79,8 +80,9 @@ class Search:
         return self._first(self._since(time_us), lambda some: some.not_before(time_us))
 
     def gtids(self, executed: str) -> EntryPosition | None:
-        """Return where the first transaction begins that is not in the set; the log's end if all
-        are in it. None: transactions that are not in the set lie before the log's beginning."""
+        """Return where the first transaction begins that is not in the set; if all are in it, the
+        end of what was looked at. None: transactions that are not in the set lie before the log's
+        beginning."""
         low = self._last(lambda name: not missing_gtids(self.head(name).gtids, executed))
         if missing_gtids(self.head(self._names[low]).gtids, executed):
             return None
@@ -109,19 +111,16 @@ class Search:
         very microsecond on the server where it was written. It is looked for from `window_us`
         earlier on. None: it is not there."""
         found = False
-        for name in self._since(original_us - window_us):
-            gtids = self.head(name).gtids
-            for some in transactions(self._log, name):
-                index = 0
-                if not found:
-                    match = np.flatnonzero(some.original_us == original_us)
-                    found = bool(len(match))
-                    index = int(match[0]) + (not inside) if found else 0
-                if found and index < len(some.position):
-                    gtids = gtid_set_after(gtids, some.gtids[:index])
-                    return self._at(name, int(some.position[index]), gtids)
-                gtids = gtid_set_after(gtids, some.gtids)
-        return self.end() if found else None
+        for some, gtids in self._pieces(self._since(original_us - window_us)):
+            index = 0
+            if not found:
+                match = np.flatnonzero(some.original_us == original_us)
+                found = bool(len(match))
+                index = int(match[0]) + (not inside) if found else 0
+            if found and index < len(some.position):
+                gtids = gtid_set_after(gtids, some.gtids[:index])
+                return self._at(some.journal_name, int(some.position[index]), gtids)
+        return self._passed if found else None
 
     def trail(
         self, trail: str, last_us: int, window_us: int
@@ -255,20 +254,35 @@ class Search:
     def _first(
         self, names: Sequence[str], wanted: Callable[[FileTransactions], Bools]
     ) -> EntryPosition:
-        """The beginning of the first wanted transaction in these files, else the log's end."""
+        """The beginning of the first wanted transaction in these files, else their end as far as
+        they were looked at: where the log ends by now there may be one."""
+        for some, gtids in self._pieces(names):
+            match = np.flatnonzero(wanted(some))
+            if len(match):
+                index = int(match[0])
+                self.found_us = int(some.original_us[index])
+                self.found_gtid = gtid_set_after("", some.gtids[index : index + 1])
+                gtids = gtid_set_after(gtids, some.gtids[:index])
+                return self._at(some.journal_name, int(some.position[index]), gtids)
+        self.found_us, self.found_gtid = 0, ""
+        return self._passed
+
+    def _pieces(self, names: Sequence[str]) -> Iterator[tuple[FileTransactions, str]]:
+        """Yield the transactions of these files, piece by piece, with the GTIDs executed before
+        the piece. `_passed` is the place behind the pieces before: where they end, or where the
+        transaction begins that goes on there."""
         for name in names:
             gtids = self.head(name).gtids
+            self._passed, goes_on = self._at(name, BINLOG_START, gtids), False
             for some in transactions(self._log, name):
-                match = np.flatnonzero(wanted(some))
-                if len(match):
-                    index = int(match[0])
-                    self.found_us = int(some.original_us[index])
-                    self.found_gtid = gtid_set_after("", some.gtids[index : index + 1])
-                    gtids = gtid_set_after(gtids, some.gtids[:index])
-                    return self._at(name, int(some.position[index]), gtids)
-                gtids = gtid_set_after(gtids, some.gtids)
-        self.found_us, self.found_gtid = 0, ""
-        return self.end()
+                yield some, gtids
+                after = gtid_set_after(gtids, some.gtids)
+                if len(some.position) and some.position[-1] >= some.closed:
+                    before = gtid_set_after(gtids, some.gtids[:-1])
+                    self._passed, goes_on = self._at(name, int(some.position[-1]), before), True
+                elif some.closed or not goes_on:
+                    self._passed, goes_on = self._at(name, some.end, after), False
+                gtids = after
 
 
 def _lacks(executed: str, gtid: str) -> bool:

@@ -14,6 +14,7 @@ from ray_canal.demo import binlog_files
 from ray_canal.kernels.framing import query as q
 from ray_canal.model.position import EntryPosition
 from ray_canal.source.gtid_sets import missing_gtids, unknown_gtids
+from ray_canal.source.start import log_file
 from ray_canal.source.start.files_log import FilesLog
 from ray_canal.source.start.log_file import MICROS, read_head, transactions
 from ray_canal.source.start.search import Search
@@ -112,6 +113,44 @@ def test_a_position_inside_a_transaction_goes_back(log: FilesLog) -> None:
             else:
                 inside = [place for place in starts if place.position < position][-1]
                 assert (at, at.gtid) == (inside, inside.gtid)
+
+
+class Growing(FilesLog):
+    """Files that are longer by now than they were looked at."""
+
+    def __init__(self, paths: list[Path], grown: list[Path]) -> None:
+        super().__init__(paths)
+        self._grown = FilesLog(grown)
+
+    def end(self) -> EntryPosition:
+        return self._grown.end()
+
+
+@pytest.mark.parametrize("piece_bytes", [700, 4 << 20])
+def test_what_is_written_during_a_search_is_not_passed_over(
+    log: FilesLog, piece_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place behind all transactions is where the search has looked, not where the log ends by
+    the time that it is over; a cursor at the later place loses what came in between. Found by a
+    fault run: a standby that took over while it still replicated."""
+    monkeypatch.setattr(log_file, "WALK_CHUNK_BYTES", piece_bytes)
+    *before, last = log._paths.values()
+    data = last.read_bytes()
+    events = np.concatenate([walk(chunk).events for chunk in log.chunks(last.name, 1 << 20)])
+    begins = [place.position for place, *_ in all_transactions(log)]
+    original_us = [original for *_, original in all_transactions(log)]
+    places = events["position"].tolist()
+    for at in sorted({*begins[-3:], *places[:: len(places) // 4], len(data)}):
+        shorter = tmp_path / last.name
+        shorter.write_bytes(data[:at])
+        some = Growing([*before, shorter], [*before, last])
+        looked_at = FilesLog([*before, shorter])
+        search = Search(some)
+        for found in (search.gtids(log.executed()), search.time(1 << 52)):
+            assert (found, found and found.gtid) == (looked_at.end(), looked_at.end().gtid)
+        whole = [original for *_, original in all_transactions(looked_at)]
+        if original_us[0] and whole and whole.count(whole[-1]) == 1:
+            assert search.commit(whole[-1], MICROS) == looked_at.end()
 
 
 def test_few_heads_are_read() -> None:
