@@ -24,7 +24,7 @@ _PART_MIN = 4
 """Else it is read as a whole if no more than so many times as many tables are in it."""
 _COLUMNS = (
     "TABLE_NAME", "INDEX_NAME", "COLUMN_NAME", "NON_UNIQUE", "SUB_PART", "NULLABLE", "INDEX_TYPE",
-    "IS_VISIBLE", "IGNORED",
+    "IS_VISIBLE", "IGNORED", "COLLATION",
 )  # fmt: skip
 _OF_A_TABLE = (  # what a server may not read by is in a column that only it has
     "SELECT * FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"

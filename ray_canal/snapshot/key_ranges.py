@@ -4,7 +4,8 @@ the server alone.
 Where the key is one integer column, the keys that are left are halved until the optimizer's
 estimate of a part is small enough: it looks into the index and reads no rows. Else a border is
 found by walking so many entries of the index on. `(a, b) > (x, y)` would not be a range to MySQL,
-so it is written as `a > x OR (a = x AND b > y)`.
+so it is written as `a > x OR (a = x AND b > y)`. Columns that the index has
+from the greatest down are walked so, too: what is above a border is behind it in the index.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ class KeyRanges:
         }
         self._columns = [by_name[name] for name in table.key]
         self._names = [quoted(name) for name in table.key]
+        self._descends = [name in table.descending for name in table.key]
 
     def greatest(self) -> Border | None:
-        """The greatest key of now; None: the table is empty."""
-        return self._border("", "DESC", 0)
+        """The last key of now in the key's order; None: the table is empty."""
+        return self._border("", 0, backwards=True)
 
     def ranges(
         self, after: Border | None, upto: Border, rows: Callable[[], int]
@@ -69,7 +71,7 @@ class KeyRanges:
             return
         while True:
             left = self._between(after, upto)
-            border = self._border(left, "ASC", rows() - 1)
+            border = self._border(left, rows() - 1)
             if border is None or border == upto:
                 yield KeyRange(after, upto, left)
                 return
@@ -79,7 +81,7 @@ class KeyRanges:
     def _halved(
         self, after: Border | None, upto: Border, rows: Callable[[], int]
     ) -> Iterator[KeyRange]:
-        first = self._border("", "ASC", 0) if after is None else after
+        first = self._border("", 0) if after is None else after
         low = int((first or upto)[0]) + (after is not None)
         parts, count = [(low, int(upto[0]))], 0
         while parts:
@@ -110,11 +112,14 @@ class KeyRanges:
         until = f"({self._up_to(upto)})"
         return f"({self._behind(after)}) AND {until}" if after else until
 
-    def _border(self, condition: str, order: str, offset: int) -> Border | None:
+    def _border(self, condition: str, offset: int, *, backwards: bool = False) -> Border | None:
         literals = ", ".join(
             f"{_literal_of(*column)} AS k{n}" for n, column in enumerate(self._columns)
         )
-        by = ", ".join(f"{name} {order}" for name in self._names)
+        by = ", ".join(
+            f"{name} {'DESC' if descends != backwards else 'ASC'}"
+            for name, descends in zip(self._names, self._descends, strict=True)
+        )
         where = f" WHERE {condition}" if condition else ""
         found = self._ask(
             f"SELECT {literals} FROM {from_clause(self._table)}{where} ORDER BY {by} "
@@ -127,17 +132,19 @@ class KeyRanges:
         return tuple(_literal(column, code, value) for (column, code), value in pairs)
 
     def _behind(self, border: Border) -> str:
-        return self._compared(border, ">", ">")
+        return self._compared(border, "><", "")
 
     def _up_to(self, border: Border) -> str:
-        return self._compared(border, "<", "<=")
+        return self._compared(border, "<>", "=")
 
-    def _compared(self, border: Border, sign: str, last_sign: str) -> str:
+    def _compared(self, border: Border, signs: str, last: str) -> str:
+        """Return how a key is compared: by the first sign of a column that ascends, by the second
+        of one that descends; `last`: what the last column's has behind it."""
         parts = []
         for n, (name, literal) in enumerate(zip(self._names, border, strict=True)):
             same = [f"{self._names[k]} = {border[k]}" for k in range(n)]
-            here = last_sign if n == len(border) - 1 else sign
-            parts.append(" AND ".join([*same, f"{name} {here} {literal}"]))
+            sign = signs[self._descends[n]] + (last if n == len(border) - 1 else "")
+            parts.append(" AND ".join([*same, f"{name} {sign} {literal}"]))
         return " OR ".join(f"({part})" for part in parts)
 
 

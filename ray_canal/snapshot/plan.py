@@ -126,7 +126,7 @@ class SnapshotPlan:
         """Raise TableMetaMismatch unless these tables are as they were when they were found."""
         for number, table in self._now(wanted).items():
             before = self._tables[number]
-            if (before.meta, before.key, before.made) != (table.meta, table.key, table.made):
+            if _identity(before) != _identity(table):
                 raise TableMetaMismatch(
                     f"{table.meta.full_name} was altered when its rows were to be read"
                 )
@@ -144,10 +144,10 @@ class SnapshotPlan:
         return found
 
     def begin(self, number: int, progress: TableLedger) -> TableLedger:
-        """Begin a table's reading: up to its greatest key of now."""
+        """Begin a table's reading: up to its last key of now."""
         table = self._tables[number]
         end = self._ranges(number).greatest()
-        return progress.begun(table.key, end, table.rows, self.made(table))
+        return progress.begun(table.key_order, end, table.rows, self.made(table))
 
     def made(self, table: SnapshotTable) -> str:
         """Return when this server made a table, as a ledger has it."""
@@ -183,3 +183,7 @@ class SnapshotPlan:
         self._catalog.close()
         self._streamed.close()
         self._described.close()
+
+
+def _identity(table: SnapshotTable) -> tuple[object, ...]:
+    return table.meta, table.key_order, table.made

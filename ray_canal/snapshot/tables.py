@@ -45,7 +45,8 @@ class SnapshotTable:
     never NULL, in the order of `index`; empty: it has none. `rows` and `row_bytes` are estimates;
     `transactional`: it can be read as of one moment. `made`: when this server made it, or built it
     again; empty: it does not say. `keyless`: why it has no key. `partitioned`: parts of
-    its rows may become another table's."""
+    its rows may become another table's. `descending`: the key's columns that the index has from the
+    greatest down; empty where it has all of them so, as it can be read backwards."""
 
     meta: TableMeta
     key: tuple[str, ...]
@@ -56,6 +57,12 @@ class SnapshotTable:
     made: str = ""
     keyless: str = _NO_KEY
     partitioned: bool = False
+    descending: frozenset[str] = frozenset()
+
+    @property
+    def key_order(self) -> tuple[str, ...]:
+        """Return the key's columns, and which of them descend: what borders depend on."""
+        return tuple(f"{name} DESC" if name in self.descending else name for name in self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +220,8 @@ def _described(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> Snap
         )
     if is_sequence(state):
         return None
-    index, key, keyless = _key(catalog, now.indexes(schema, table), state.meta)
+    indexes = now.indexes(schema, table)
+    index, key, keyless = _key(catalog, indexes, state.meta)
     engine = str(row["ENGINE"] or "")
     return SnapshotTable(
         with_period(state).meta,
@@ -225,6 +233,7 @@ def _described(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> Snap
         str(row["CREATE_TIME"] or ""),
         keyless,
         "partitioned" in str(row["CREATE_OPTIONS"] or "").lower(),
+        _descending(indexes.get(index, [])),
     )
 
 
@@ -252,6 +261,13 @@ def _key(
                 return name, key, ""
             keyless = keyless or why
     return "", (), keyless or _NO_KEY
+
+
+def _descending(parts: Iterable[dict[str, Any]]) -> frozenset[str]:
+    """Return `SnapshotTable.descending`. MySQL sorts what is left of a table for each border unless
+    both directions are the index's own."""
+    found = {str(part["COLUMN_NAME"]): part["COLLATION"] == "D" for part in parts}
+    return frozenset() if all(found.values()) else frozenset(n for n, down in found.items() if down)
 
 
 def _in_another_order(catalog: Catalog, meta: TableMeta, key: tuple[str, ...]) -> str:

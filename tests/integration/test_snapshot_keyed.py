@@ -30,7 +30,7 @@ from tests.servers import Server
 CREATE = (
     "create table keyed.n (id int primary key, v int)",
     "create table keyed.c (a varchar(20) character set utf8mb4, b smallint, v int, "
-    "primary key (a, b))",
+    "primary key (a, b desc))",
     "create table keyed.u (v int, k varbinary(9) not null, t varchar(9) character set latin1 "
     "not null, unique key by_both (k, t))",
 )

@@ -186,7 +186,7 @@ class SnapshotRun:
         keys, left = {}, self._left()
         for number, found in plan.find(left).items():
             table = left[number]
-            if not table.is_of(found.key, plan.made(found)):  # another one has its name
+            if not table.is_of(found.key_order, plan.made(found)):  # another one has its name
                 self.ledger = self.ledger.with_table(number, table.restarted())
             keys[table.schema, table.table] = found.key
         return keys

@@ -47,6 +47,7 @@ def test_a_table_that_was_made_again_is_another_one() -> None:
     assert begun.is_of(("id",), "other|2026-02-02 10:00:00")
     assert not begun.is_of(("id",), "uuid|2026-01-01 10:00:01")
     assert not begun.is_of(("id", "day"), "uuid|2026-01-01 10:00:00")
+    assert not begun.is_of(("id DESC",), "uuid|2026-01-01 10:00:00")
     assert TABLE.is_of(("id",), "uuid|2026-01-01 10:00:01")
     assert not TABLE.begun(("id",), ("9",), 100, "uuid|").is_of(("id",), "uuid|")
     assert TABLE.begun(("id",), ("9",), 100, "uuid|").is_of(("id",), "other|")

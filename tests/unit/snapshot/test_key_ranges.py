@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,24 +73,30 @@ def test_one_integer_is_halved_by_estimates(keys: list[int], after: int | None) 
     assert len(found) <= 1 + len(keys) // 40
 
 
-def test_each_row_is_in_one_range_in_the_keys_order() -> None:
+@pytest.mark.parametrize("descending", ["", "a", "b"])
+def test_each_row_is_in_one_range_in_the_keys_order(descending: str) -> None:
+    """The order is the one of the index, some of whose columns descend; resumed behind a border."""
+    signs = {name: -1 if name == descending else 1 for name in "ab"}
+    by = ", ".join(f"{name} * {sign}" for name, sign in signs.items())
     database = filled()
 
     def ask(sql: str) -> list[dict[str, Any]]:
         return [dict(row) for row in database.execute(sql.replace("AS CHAR", "AS TEXT"))]
 
-    cut = KeyRanges(TABLE, selection(META), ask)
+    table = replace(TABLE, descending=frozenset(descending))
+    cut = KeyRanges(table, selection(META), ask)
     upto = cut.greatest()
-    assert upto == ("5", "7")
-    found, after = [], ("-2", "-1")
+    assert upto == ("-2" if descending == "a" else "5", "-3" if descending == "b" else "7")
+    found, after = [], ("0", "-1")
     for one in cut.ranges(after, upto, lambda: 4):
         assert one.after == after
         after = one.upto
-        rows = ask(f"SELECT a, b FROM t WHERE {one.condition} ORDER BY a, b")
+        rows = ask(f"SELECT a, b FROM t WHERE {one.condition} ORDER BY {by}")
         assert 0 < len(rows) <= 4
         found += [(row["a"], row["b"]) for row in rows]
-    database.execute("DELETE FROM t WHERE (a, b) <= (-2, -1)")
-    left = [tuple(row) for row in database.execute("SELECT a, b FROM t ORDER BY a, b")]
+    left = [(a, b) for a in (-2, 0, 5) for b in range(-3, 8)]
+    left = [(a, b) for a, b in left if (a * signs["a"], b * signs["b"]) > (0, -signs["b"])]
+    left.sort(key=lambda row: (row[0] * signs["a"], row[1] * signs["b"]))
     assert found == left
     assert after == upto
     database.execute("DELETE FROM t")
