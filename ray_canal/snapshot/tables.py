@@ -248,9 +248,7 @@ def refuse_keyless(tables: Iterable[SnapshotTable], advice: str) -> None:
         raise ConfigError(f"{found}; {advice}")
 
 
-def _key(
-    catalog: Catalog, indexes: Indexes, meta: TableMeta
-) -> tuple[str, tuple[str, ...], str]:
+def _key(catalog: Catalog, indexes: Indexes, meta: TableMeta) -> tuple[str, tuple[str, ...], str]:
     """(index, its columns) that tell each row from all others, or why there is none."""
     keyless = ""
     for name, parts in indexes.items():
@@ -259,8 +257,31 @@ def _key(
             why = _in_another_order(catalog, meta, key)
             if not why:
                 return name, key, ""
-            keyless = keyless or why
+        else:
+            why = _no_ranges(name, parts)
+        keyless = keyless or why
     return "", (), keyless or _NO_KEY
+
+
+def _no_ranges(index: str, parts: Sequence[dict[str, Any]]) -> str:
+    """Return why a key that tells rows apart cannot be read by ranges; empty: it does not tell them
+    apart, or is hidden from readers."""
+    for part in parts:
+        if int(part["NON_UNIQUE"]) or str(part["NULLABLE"] or "") == "YES":
+            return ""
+    for part in parts:
+        if part["SUB_PART"]:
+            name = part["COLUMN_NAME"]
+            return (
+                f"its key {index} has only a prefix of {name}, {name}({part['SUB_PART']}), and "
+                "ranges need whole columns (add a unique key of whole columns that are NOT NULL)"
+            )
+        if part["INDEX_TYPE"] == "HASH":
+            return (
+                f"its key {index} is a HASH index, which has no order to read ranges in (add a "
+                "unique key USING BTREE)"
+            )
+    return ""
 
 
 def _descending(parts: Iterable[dict[str, Any]]) -> frozenset[str]:

@@ -279,6 +279,28 @@ def test_keys_of_every_type(server: Server, keyed: Path) -> None:
     assert counts == {f"t{number}": len(v) for number, v in enumerate(kinds.values())}
 
 
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ("(t text, primary key (t(10)))", r"its key PRIMARY has only a prefix of t, t\(10\)"),
+        ("(t varchar(99) not null, v int, unique key w (t(7)))", r"its key w has .* t\(7\)"),
+        ("(t int primary key) engine = memory", "its key PRIMARY is a HASH index"),
+        ("(t int unique)", "no primary key, and no unique one"),
+    ],
+)
+def test_why_a_table_has_no_key_to_read_by(
+    server: Server, keyed: Path, table: str, why: str
+) -> None:
+    """A key as the reason says to add one is read by."""
+    server.execute(f"create table keyed.why {table}")
+    with pytest.raises(ConfigError, match=rf"keyed\.why: {why}.*; read it with"):
+        read_snapshot(config_of(server), "snap", tables=r"keyed\.why", mode="keyed")
+    server.execute(
+        "alter table keyed.why add column n int not null, add unique key (n) using btree"
+    )
+    read_snapshot(config_of(server), "snap", tables=r"keyed\.why", mode="keyed").close()
+
+
 def test_what_it_refuses(server: Server, keyed: Path) -> None:
     config = config_of(server)
     server.execute("create table keyed.bag (v int)", "insert into keyed.bag values (1)")
