@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--per-process", type=int, default=1, help="0: fetchers have a process")
     parser.add_argument("--kinds", default="", help="only these, with commas; `list` shows them")
     parser.add_argument("--single", action="store_true", help="one server, no standby")
-    parser.add_argument("--server", default="mysql97", help="with --single: which one")
+    parser.add_argument("--server", default="mysql97", help="of this kind: mysql56, mariadb")
     parser.add_argument("--keep", type=Path, help="leave logs and journals in this folder")
     given = parser.parse_args()
     known = FAULTS if given.single else PAIR_FAULTS
@@ -34,7 +34,7 @@ def main() -> None:
         sys.exit(f"no kind {', '.join(sorted(unknown))}; there are:\n" + "\n".join(known))
     print(
         f"seed {given.seed}, decoders {given.decoders}, "
-        f"{given.server if given.single else 'two servers'}, {given.per_process} to a process",
+        f"{'one' if given.single else 'two'} of {given.server}, {given.per_process} to a process",
         flush=True,
     )
     with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
@@ -47,7 +47,7 @@ def main() -> None:
             run = FaultRun(server, folder, given.seed, **more)
         else:
             meta = stack.enter_context(start("mysql97", folder / "cursors"))
-            servers = stack.enter_context(pair(folder))
+            servers = stack.enter_context(pair(folder, given.server))
             run = PairRun(servers, meta, folder, given.seed, **more)
         with run:
             run.random_faults(60 * given.minutes, kinds)

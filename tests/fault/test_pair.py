@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-import ray_canal as canal
 from tests.fault.journal import write
 from tests.fault.pair import pair
 from tests.fault.pair_run import PairJudge, PairRun
 from tests.fault.test_judge import batch, journaled
-from tests.fault.truth import Archive, Row, rows_of
+from tests.fault.truth import Archive, Row, rows_decoded, rows_of
 from tests.servers import Server, start
 
 SHORT = (
@@ -62,36 +61,24 @@ def test_the_truth_is_what_the_files_hold(tmp_path: Path) -> None:
             cursor.execute("DELETE FROM d.t WHERE id = -1")
             connection.commit()
         rows = list(rows_of(server.binlogs()))
-        assert rows == decoded(server)
+        assert rows == list(rows_decoded(server.binlogs()))
         assert [row[2:] for row in rows] == [(0, None, -1), (1, None, 2), (2, 2, 3), (0, -1, None)]
         archive.keep()
         purge(server)
         server.execute("INSERT INTO d.t VALUES (4, '')")
         archive.keep()
         archive.end_era()
-        later = decoded(server)
+        later = list(rows_decoded(server.binlogs()))
         server.execute("RESET BINARY LOGS AND GTIDS")
         server.execute("INSERT INTO d.t VALUES (5, '')")
         archive.keep()
         first, second = (list(rows_of(era)) for era in archive.eras())
-        assert (first, second) == ([*rows, *later], decoded(server))
+        assert (first, second) == ([*rows, *later], list(rows_decoded(server.binlogs())))
 
 
 def purge(server: Server) -> None:
     server.execute("FLUSH BINARY LOGS")
     server.execute(f"PURGE BINARY LOGS TO '{server.position()[0]}'")
-
-
-def decoded(server: Server) -> list[Row]:
-    found = []
-    for rows in canal.decode_files(server.binlogs()):
-        names = rows.schema.metadata
-        table = f"{names[b'canal.schema'].decode()}.{names[b'canal.table'].decode()}"
-        for row in rows.to_pylist():
-            keys = (row[image] and row[image]["id"] for image in ("before", "after"))
-            place = canal.row_id(row)
-            found.append((place, (table, row["transaction"], row["transaction_row"], *keys)))
-    return [row for _, row in sorted(found)]
 
 
 def judged(folder: Path, *records: Any) -> PairJudge:
