@@ -162,6 +162,12 @@ class GtidSet:
         intervals = self._of.get((sid if isinstance(sid, bytes) else _sid(sid), tag))
         return intervals is not None and intervals.covers(gno, gno + 1)
 
+    def last_ones(self) -> Iterator[tuple[bytes, str, int]]:
+        """Yield the transactions whose next one is not in the set: (source, tag, number)."""
+        for (sid, tag), intervals in self._of.items():
+            for end in intervals.ends:
+                yield sid, tag, end - 1
+
     def update(self, other: GtidSet) -> None:
         """Add all of another set."""
         for key, intervals in other._of.items():
@@ -274,6 +280,11 @@ class MariadbGtid:
     def add(self, domain: int, server_id: int, sequence: int) -> None:
         """A transaction has happened: it is its domain's position from now on."""
         self._of[domain] = (server_id, sequence)
+
+    def last_ones(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the last transaction of each domain: (domain, server id, sequence number)."""
+        for domain, (server_id, sequence) in self._of.items():
+            yield domain, server_id, sequence
 
     def contains(self, domain: int, sequence: int) -> bool:
         """Return whether that transaction lies at or before this position."""

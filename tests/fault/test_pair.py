@@ -27,15 +27,21 @@ SHORT = (
     "reset connected",
     "switch over",
 )
+OTHERS = "mysql56", "mariadb"
 
 
 @pytest.mark.ray
 @pytest.mark.timeout(600)
-def test_a_short_run_over_two_servers_loses_and_reorders_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind", ["mysql97", *(pytest.param(kind, marks=pytest.mark.soak) for kind in OTHERS)]
+)
+def test_a_short_run_over_two_servers_loses_and_reorders_nothing(
+    kind: str, tmp_path: Path
+) -> None:
     """Failover, RESET, purge, a full disk, cursors that cannot be reached, cancelled gets."""
     with (
         start("mysql97", tmp_path / "cursors") as cursors,
-        pair(tmp_path) as servers,
+        pair(tmp_path, kind) as servers,
     ):
         # A seed whose pauses are 15 s in all, with a new file behind "reset connected".
         with PairRun(servers, cursors, tmp_path, seed=915, burst_rows=60) as run:

@@ -137,10 +137,7 @@ def _misfit_of_times(position: EntryPosition, around: Surroundings) -> str:
     if position.commit_us and commit_us:
         if position.commit_us == commit_us:
             return ""
-        return (
-            f"the transaction was committed {utc_text(commit_us // 1_000_000)}, the cursor's "
-            f"{utc_text(position.commit_us // 1_000_000)}"
-        )
+        return _committed_then(commit_us, position.commit_us)
     last_s = around.before_s
     if not position.is_inside and position.timestamp and last_s not in (0, position.timestamp):
         return (
@@ -156,15 +153,46 @@ def begun_again(
     """Return why a place that another server has by the cursor's GTIDs is not the cursor's: it
     began its GTIDs again and has later transactions under them; empty: it has them, or it is not
     known. Two servers may have the transactions of several sources in different orders, so what
-    comes before the place may be any transaction that was delivered."""
-    if position.is_inside or not position.commit_us:
-        return ""
+    comes before the place may be any transaction that was delivered. `search` has just found it."""
+    if not position.commit_us:
+        return _begun_again_by_seconds(position, found, search, window_us)
+    if position.is_inside:
+        is_open_one = search.found_gtid == position.open_gtid and search.found_us > 0
+        if not is_open_one or search.found_us == position.commit_us:
+            return ""
+        return _committed_then(search.found_us, position.commit_us)
     before = search.last_before(found)
     if before is None or before.last_us <= position.commit_us:
         return ""
     if search.commit(position.commit_us, window_us) is not None:
         return ""
     return _misfit_of_times(position, before)
+
+
+def _begun_again_by_seconds(
+    position: EntryPosition, found: EntryPosition, search: Search, window_us: int
+) -> str:
+    """Return the same where commits have no microseconds (before MySQL 8.0.1, MariaDB): the last
+    transactions that were delivered are later here than the last event that was.
+
+    All servers keep the times of a transaction's rows. MariaDB 10 and MySQL 5 give its GTID and its
+    end that of the last row on a replica, and that of the commit where it was written; so the
+    earliest of its events is the one to compare.
+    """
+    before = search.last_before(found) if position.timestamp else None
+    if before is None or before.before_s <= position.timestamp:
+        return ""
+    here_s = search.last_ones_s(position.gtid, position.timestamp * 1_000_000 - window_us)
+    if here_s is None or here_s <= position.timestamp:
+        return ""
+    return _committed_then(here_s * 1_000_000, position.timestamp * 1_000_000)
+
+
+def _committed_then(here_us: int, cursor_us: int) -> str:
+    return (
+        f"the transaction was committed {utc_text(here_us // 1_000_000)}, the cursor's "
+        f"{utc_text(cursor_us // 1_000_000)}"
+    )
 
 
 def _imported(position: EntryPosition, around: Surroundings, lacking: str) -> CursorPlace:

@@ -158,6 +158,25 @@ class Search:
         passed = np.array(digests[:at], np.uint64)
         return replace(found, trail=extended("", passed)), twice
 
+    def last_ones_s(self, executed: str, since_us: int) -> int | None:
+        """Return the earliest header time, in seconds, of an event of the transactions that end a
+        GTID set: the last one of each source or domain. They are looked for from `since_us` on.
+        None: none of them is there."""
+        earliest: int | None = None
+        goes_on = False
+        for name in self._since(since_us):
+            for chunk in self._log.chunks(name, WALK_CHUNK_BYTES):
+                walked = walk(chunk)
+                some = transactions_of(chunk, walked)
+                are_last = np.append(goes_on, _are_last(some, executed))
+                events = walked.events
+                of = np.searchsorted(some.position, events["position"], side="right")
+                times = events["timestamp"][are_last[of]]
+                if len(times):
+                    earliest = min(int(times.min()), earliest or int(times.min()))
+                goes_on = bool(are_last[-1])
+        return earliest
+
     def boundary(self, journal_name: str, position: int) -> EntryPosition:
         """The position, or the beginning of the transaction that it is inside of; with the GTIDs
         executed before it."""
@@ -287,6 +306,28 @@ class Search:
 
 def _lacks(executed: str, gtid: str) -> bool:
     return bool(missing_gtids(gtid, executed))
+
+
+def _are_last(some: FileTransactions, executed: str) -> Bools:
+    """Return which of these transactions end a GTID set, of their source or domain."""
+    found = np.zeros(len(some.position), np.bool_)
+    gtids = some.gtids
+    if not len(gtids):
+        return found
+    if is_mysql_set(executed):
+        for sid, tag, gno in GtidSet.parse(executed).last_ones():
+            for index in np.flatnonzero(gtids["gno"] == gno).tolist():
+                found[index] |= (gtids["sid"][index].tobytes(), gtids["tag"][index]) == (
+                    sid, tag.encode("ascii"),
+                )  # fmt: skip
+    else:
+        for domain, server_id, sequence in MariadbGtid.parse(executed).last_ones():
+            found |= (
+                (gtids["domain"] == domain)
+                & (gtids["server_id"] == server_id)
+                & (gtids["gno"] == sequence)
+            )
+    return found
 
 
 def _not_in(gtids: Records, executed: str) -> Bools:
