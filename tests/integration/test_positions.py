@@ -17,7 +17,12 @@ import pytest
 
 import ray_canal as canal
 from ray_canal.binlog.chunk import RawChunk
-from ray_canal.errors import ConnectionLost, PositionNotFound, PositionPurged
+from ray_canal.errors import (
+    ConnectionLost,
+    PositionNotFound,
+    PositionPurged,
+    TransactionsMissing,
+)
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.start import Start
@@ -37,6 +42,7 @@ from tests.dumps import (
     purge_all,
     read_until,
 )
+from tests.fault.pair import pair
 from tests.integration.test_main_job import deployment
 from tests.servers import Server, start
 
@@ -198,6 +204,40 @@ def test_what_is_written_during_a_search_comes(server: Server) -> None:
         assert not missing_gtids(found.position.gtid, end.gtid)
     finally:
         server.execute("DROP DATABASE during")
+
+
+@pytest.mark.parametrize("kind", ["mysql97", "mysql56", "mariadb"])
+def test_a_slow_transaction_is_the_same_on_both_servers(kind: str, tmp_path: Path) -> None:
+    """A replica gives a transaction's GTID and its end other times than the server where it was
+    written does: a cursor behind it is believed all the same, in both directions. Once both have
+    begun their GTIDs again and have come as far, it is not."""
+    with pair(tmp_path, kind) as servers:
+        servers.master.execute("CREATE DATABASE slow", "CREATE TABLE slow.t (id INT)")
+        with servers.master.connect(autocommit=False) as connection:
+            connection.cursor().execute("INSERT INTO slow.t VALUES (1)")
+            time.sleep(2.2)
+            connection.commit()
+        servers.catch_up()
+        cursors, places = [], []
+        for server in servers.servers:
+            with log_of(server) as log:
+                end = log.end()
+                around = Search(log).surroundings(end.journal_name, end.position)
+                known = replace(end, timestamp=around.before_s, commit_us=around.last_us)
+                cursors.append(LogPosition(log.identity, known))
+                places.append(end)
+        for server, place, cursor in zip(servers.servers, places, reversed(cursors), strict=True):
+            with log_of(server) as log:
+                assert decide(instance(server).source, [cursor], log).position == place
+        time.sleep(1.1)
+        servers.reset()
+        statements = [f"CREATE DATABASE later{number}" for number in range(4)]
+        servers.master.execute(*statements)
+        servers.catch_up()
+        for server, cursor in zip(servers.servers, reversed(cursors), strict=True):
+            with log_of(server) as log, pytest.raises(TransactionsMissing) as caught:
+                decide(instance(server).source, [cursor], log)
+            assert caught.value.other_log
 
 
 @contextlib.contextmanager
