@@ -64,7 +64,8 @@ def sink_line(name: str, told: Mapping[str, Any]) -> str:
     line += f", at {told['cursor']}" if told.get("cursor") else ""
     if told.get("tables_aside"):
         line += f"; set aside: {', '.join(told['tables_aside'])}"
-    return line + (f"\n  {told['error']}" if told.get("error") else "")
+    errors = (told.get("error"), told.get("snapshot_error"))
+    return "\n  ".join([line, *(error for error in errors if error)])
 
 
 def _show(

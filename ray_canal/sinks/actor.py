@@ -25,15 +25,23 @@ from ray_canal.actors.answers import raised_by_actor
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.placement import ACTOR_CPUS
 from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
-from ray_canal.actors.registry import NAMESPACE, SINK_PREFIX, find_store_process
+from ray_canal.actors.registry import NAMESPACE, SINK_PREFIX, find_store, find_store_process
 from ray_canal.client.connecting import connect
 from ray_canal.client.control import subscriber
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, SinkConfig, load
 from ray_canal.config.kept_secrets import clear_secrets
-from ray_canal.errors import CanalError, ConfigError, InstanceNotFound, InstanceNotRunning
+from ray_canal.destination.api import DestinationApi
+from ray_canal.errors import (
+    CanalError,
+    ConfigError,
+    InstanceNotFound,
+    InstanceNotRunning,
+    NotSubscribed,
+)
 from ray_canal.logs import tell, with_process_ids
 from ray_canal.malloc import keep_freed_memory
+from ray_canal.model.snapshot_ledger import FAILED
 from ray_canal.sinks.lakes.ray_writers import in_ray_tasks
 from ray_canal.sinks.metrics import METRICS_PERIOD_S, SinkMetrics
 from ray_canal.sinks.open import make_sink, transform_of
@@ -45,6 +53,7 @@ logger = logging.getLogger(__name__)
 _ANSWER_S = 10.0
 _STOP_S = 30.0
 _AGAIN_S = 2.0
+_SNAPSHOT_S = 5.0
 _THREADS = 8
 
 
@@ -75,7 +84,11 @@ class SinkActor:
         if record["paused"]:
             runner.pause()
         metrics = SinkMetrics(config.destination, name)
-        for call in (lambda: self._run(runner), lambda: self._publish(runner, metrics)):
+        for call in (
+            lambda: self._run(runner),
+            lambda: self._publish(runner, metrics),
+            lambda: self._watch_snapshot(runner, config, namespace),
+        ):
             self._threads.append(threading.Thread(target=call, name=f"sink-{name}", daemon=True))
             self._threads[-1].start()
 
@@ -116,6 +129,15 @@ class SinkActor:
         while not self._stopped.wait(METRICS_PERIOD_S):
             metrics.publish(runner.status)
             self._places.put(self._name, runner.committed)
+
+    def _watch_snapshot(self, runner: Runner, config: SinkConfig, namespace: str) -> None:
+        """Tell in the status that the subscriber's snapshot has failed: changes go on meanwhile."""
+        while not self._stopped.wait(_SNAPSHOT_S):
+            with contextlib.suppress(CanalError):  # the destination starts again
+                error = _snapshot_error(config, namespace)
+                if error not in ("", runner.status.snapshot_error):
+                    logger.error("sink %s: %s", self._name, error)
+                runner.status.snapshot_error = error
 
     def alive(self) -> None:
         """Answer: this process is not stopped."""
@@ -377,6 +399,22 @@ def _status(handle: ActorHandle[Any]) -> dict[str, Any]:
     except CanalError as error:
         return {"state": "restarting", "error": str(error)}
     return status
+
+
+def _snapshot_error(config: SinkConfig, namespace: str) -> str:
+    """Return why the newest snapshot of a sink's subscriber has failed; empty: it has not, or there
+    is none. Raises CanalError: it is not known now."""
+    store, client_id = find_store(config.destination, namespace), config.client_id
+    try:
+        found = _answer(store.submit(DestinationApi.snapshot, client_id, "status", (), "", ""))
+    except (ConfigError, NotSubscribed):
+        return ""
+    if found["state"] != FAILED:
+        return ""
+    return (
+        f"the snapshot of subscriber {client_id} has failed, so rows are missing: {found['error']} "
+        f"(`ray-canal snapshot resume {config.destination} --client-id {client_id}` tries again)"
+    )
 
 
 def _answer(reference: Any) -> Any:

@@ -45,7 +45,8 @@ Connect = Callable[[], Connector]
 
 @dataclass
 class SinkStatus:
-    """Counters since the runner began, and where it is."""
+    """Counters since the runner began, and where it is. `snapshot_error`: why the snapshot of its
+    subscriber has failed, so that the target lacks rows."""
 
     state: State = "starting"
     rows: int = 0
@@ -55,6 +56,7 @@ class SinkStatus:
     retries: int = 0
     dead_letters: int = 0
     error: str = ""
+    snapshot_error: str = ""
     cursor: str = ""
     tables_aside: list[str] = field(default_factory=list)
 

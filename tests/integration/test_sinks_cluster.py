@@ -171,3 +171,22 @@ def test_what_cannot_start_is_told(mysql97: Server, deployment: Path) -> None:
     until(lambda: ids(mysql97) == [1])
     told: dict[str, Any] = json.loads(command("status", "--json"))
     assert told["copy"]["rows"] == 1
+
+
+def test_a_sink_tells_that_its_snapshot_has_failed(mysql97: Server, deployment: Path) -> None:
+    """It goes on with the changes, and its target lacks rows until the snapshot is taken again."""
+    command("start", str(deployment))
+    mysql97.execute(f"CREATE TABLE {NAME}.log (v INT)", f"INSERT INTO {NAME}.t VALUES (1)")
+    until(lambda: ids(mysql97) == [1])
+    snapshot = canal.subscriber(NAME, 5).snapshot
+    snapshot.start(rf"{NAME}\.log", mode="keyed")
+    assert snapshot.wait(60)["state"] == "failed"
+    until(lambda: canal.sink_status()["copy"]["snapshot_error"])
+    assert canal.sink_status()["copy"]["state"] == "running"
+    told = command("status")
+    assert f"rows are missing: ConfigError: {NAME}.log: no primary key" in told
+    assert f"`ray-canal snapshot resume {NAME} --client-id 5`" in told
+    mysql97.execute(f"ALTER TABLE {NAME}.log ADD id INT AUTO_INCREMENT PRIMARY KEY")
+    snapshot.resume()
+    assert snapshot.wait(60)["state"] == "done"
+    until(lambda: not canal.sink_status()["copy"]["snapshot_error"])

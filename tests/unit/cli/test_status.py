@@ -41,10 +41,11 @@ def test_a_snapshot_that_has_failed_is_shown() -> None:
 
 def test_a_line_for_a_sink() -> None:
     told = {"destination": "orders", "type": "mysql", "state": "failed", "rows": 3, "commits": 2,
-            "cursor": "b.000001:4", "tables_aside": ["shop.t"], "error": "no"}  # fmt: skip
+            "cursor": "b.000001:4", "tables_aside": ["shop.t"], "error": "no",
+            "snapshot_error": "rows are missing"}  # fmt: skip
     assert sink_line("s", told) == (
         "sink s: orders -> mysql, failed, 3 rows in 2 commits, at b.000001:4; set aside: shop.t\n"
-        "  no"
+        "  no\n  rows are missing"
     )
     told = {"destination": "orders", "type": "mysql", "state": "restarting"}
     assert sink_line("s", told) == "sink s: orders -> mysql, restarting"
