@@ -29,7 +29,6 @@ from ray_canal.source.start.search import Search
 
 FILES = binlog_files()
 FIRST, SECOND, THIRD = (path.name for path in FILES)
-GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 HERE, THERE = (SourceIdentity("127.0.0.1:3306", f"server-{n}") for n in "ab")
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -322,42 +321,6 @@ def test_a_transaction_that_was_acked_in_part_and_is_not_there() -> None:
     old = EntryPosition("mysql-bin.000033", 999, 5, place.gtid, entry=7, open_gtid=f"{UUID}:9")
     with pytest.raises(TransactionsMissing, match=f"{UUID}:9"):
         decide(source(), [cursor(old, THERE)], ServersLog())
-
-
-@pytest.mark.parametrize("kind", ["mysql56/mysql56_strings", "mariadb1011/maria_dml"])
-def test_another_server_that_began_its_gtids_again_without_microseconds(kind: str) -> None:
-    """A1: both servers were reset, and the other one's log is past the cursor's GTIDs by now. What
-    it has under them is later than what was delivered; a replica's commit may be earlier."""
-    log = ServersLog([GOLDEN / f"{kind}.binlog"])
-    (name, _), = log.files()
-    gtids = np.concatenate([some.gtids for some in transactions(log, name)])
-    for index in (1, len(gtids) // 2, len(gtids) - 1):
-        place = Search(log).boundary(name, int(gtids["position"][index]))
-        last_s = Search(log).surroundings(name, place.position).before_s
-        begun = int(gtids["position"][index - 1])
-        rows_s = Search(log).surroundings(name, begun).at_s
-        old = EntryPosition("mysql-bin.000033", 999, gtid=place.gtid)
-        for second in (0, min(rows_s, last_s), last_s, last_s + 5):
-            known = cursor(replace(old, timestamp=second), THERE)
-            assert decide(source(), [known], log).position == place
-        earlier = replace(old, timestamp=Search(log).first.created_s - 1)
-        for known in (earlier, replace(earlier, row=1, entry=2, open_gtid=of(gtids[index]))):
-            with pytest.raises(TransactionsMissing, match="other transactions under the GTIDs"):
-                decide(source(), [cursor(known, THERE)], log)
-
-
-def of(gtid: Any) -> str:
-    return gtid_set_after("", gtid.reshape(1))
-
-
-def test_a_partly_acked_transaction_of_a_server_that_began_its_gtids_again() -> None:
-    """A1: the open transaction's GTID names another one, which its commit time tells."""
-    place, record = of_transaction(SECOND, 3)
-    old = EntryPosition("mysql-bin.000033", 999, 5, place.gtid, entry=7, timestamp=1_700_000_000)
-    old = replace(old, open_gtid=opened(SECOND, 3), commit_us=int(record["original_us"]))
-    assert decide(source(), [cursor(old, THERE)], ServersLog()).position.row == 5
-    with pytest.raises(TransactionsMissing, match="other transactions under the GTIDs"):
-        decide(source(), [cursor(replace(old, commit_us=old.commit_us - 7), THERE)], ServersLog())
 
 
 def test_what_only_some_subscribers_have_is_not_left_out() -> None:

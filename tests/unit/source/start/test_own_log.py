@@ -1,30 +1,38 @@
-"""Whether a cursor of this server is still at its place in the same log, over real files."""
+"""Whether a cursor is still at its place in the same log, over real files."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.errors import PositionNotFound, PositionPurged, SourceError, TransactionsMissing
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition, SourceIdentity
 from ray_canal.model.start import StartOptions
 from ray_canal.model.timeline import LogFile
 from ray_canal.source.start.decision import decide
-from ray_canal.source.start.log_file import MICROS
+from ray_canal.source.start.log_file import MICROS, transactions
 from ray_canal.source.start.search import Search
 from tests.unit.source.start.test_decision import (
     FILES,
     FIRST,
     SECOND,
+    THERE,
     THIRD,
     UUID,
     ServersLog,
     cursor,
     of_transaction,
+    opened,
     source,
 )
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 
 
 def place_of(name: str = SECOND, index: int = 5) -> EntryPosition:
@@ -224,3 +232,39 @@ def test_an_offset_beyond_4_gib(wide: bool) -> None:
         log.end = lambda: far  # type: ignore[method-assign]
         with pytest.raises(PositionNotFound, match="below 4 GiB"):
             decide(source(start="latest"), (), log)
+
+
+@pytest.mark.parametrize("kind", ["mysql56/mysql56_strings", "mariadb1011/maria_dml"])
+def test_another_server_that_began_its_gtids_again_without_microseconds(kind: str) -> None:
+    """A1: both servers were reset, and the other one's log is past the cursor's GTIDs by now. What
+    it has under them is later than what was delivered; a replica's commit may be earlier."""
+    log = ServersLog([GOLDEN / f"{kind}.binlog"])
+    (name, _), = log.files()
+    gtids = np.concatenate([some.gtids for some in transactions(log, name)])
+    for index in (1, len(gtids) // 2, len(gtids) - 1):
+        place = Search(log).boundary(name, int(gtids["position"][index]))
+        last_s = Search(log).surroundings(name, place.position).before_s
+        begun = int(gtids["position"][index - 1])
+        rows_s = Search(log).surroundings(name, begun).at_s
+        old = EntryPosition("mysql-bin.000033", 999, gtid=place.gtid)
+        for second in (0, min(rows_s, last_s), last_s, last_s + 5):
+            known = cursor(replace(old, timestamp=second), THERE)
+            assert decide(source(), [known], log).position == place
+        earlier = replace(old, timestamp=Search(log).first.created_s - 1)
+        for known in (earlier, replace(earlier, row=1, entry=2, open_gtid=of(gtids[index]))):
+            with pytest.raises(TransactionsMissing, match="other transactions under the GTIDs"):
+                decide(source(), [cursor(known, THERE)], log)
+
+
+def of(gtid: Any) -> str:
+    return gtid_set_after("", gtid.reshape(1))
+
+
+def test_a_partly_acked_transaction_of_a_server_that_began_its_gtids_again() -> None:
+    """A1: the open transaction's GTID names another one, which its commit time tells."""
+    place, record = of_transaction(SECOND, 3)
+    old = EntryPosition("mysql-bin.000033", 999, 5, place.gtid, entry=7, timestamp=1_700_000_000)
+    old = replace(old, open_gtid=opened(SECOND, 3), commit_us=int(record["original_us"]))
+    assert decide(source(), [cursor(old, THERE)], ServersLog()).position.row == 5
+    with pytest.raises(TransactionsMissing, match="other transactions under the GTIDs"):
+        decide(source(), [cursor(replace(old, commit_us=old.commit_us - 7), THERE)], ServersLog())
