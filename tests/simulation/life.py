@@ -18,6 +18,7 @@ import logging
 import random
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -385,6 +386,7 @@ def broken(first: int, count: int, verbose: bool = False) -> list[str]:
     gc.freeze()  # a tenth of the time went into looking for garbage among what is loaded
     gc.set_threshold(100_000, 50, 50)
     found = []
+    began = time.monotonic()
     try:
         for seed in range(first, first + count):
             try:
@@ -392,6 +394,9 @@ def broken(first: int, count: int, verbose: bool = False) -> list[str]:
             except AssertionError as error:
                 found.append(f"schedule {seed}: {error}")
                 print(found[-1], flush=True)
+            if (done := seed + 1 - first) % 1000 == 0 or done == count:
+                took_s = time.monotonic() - began
+                print(f"{done} lives up to {seed}: {len(found)} broken, {took_s:.0f} s", flush=True)
     finally:
         logging.disable(logging.NOTSET)
     return found
