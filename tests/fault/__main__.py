@@ -26,6 +26,9 @@ def main() -> None:
     parser.add_argument("--kinds", default="", help="only these, with commas; `list` shows them")
     parser.add_argument("--single", action="store_true", help="one server, no standby")
     parser.add_argument("--server", default="mysql97", help="of this kind: mysql56, mariadb")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="OPTION=VALUE", help="of the servers' options"
+    )
     parser.add_argument("--keep", type=Path, help="leave logs and journals in this folder")
     given = parser.parse_args()
     known = FAULTS if given.single else PAIR_FAULTS
@@ -37,17 +40,18 @@ def main() -> None:
         f"{'one' if given.single else 'two'} of {given.server}, {given.per_process} to a process",
         flush=True,
     )
+    options = dict(each.split("=", maxsplit=1) for each in given.set)
     with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
         folder = given.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         more = {"decoders": given.decoders, "per_process": given.per_process}
         run: FaultRun
         if given.single:
-            server = stack.enter_context(start(given.server, folder / "server"))
+            server = stack.enter_context(start(given.server, folder / "server", options))
             run = FaultRun(server, folder, given.seed, **more)
         else:
             meta = stack.enter_context(start("mysql97", folder / "cursors"))
-            servers = stack.enter_context(pair(folder, given.server))
+            servers = stack.enter_context(pair(folder, given.server, options))
             run = PairRun(servers, meta, folder, given.seed, **more)
         with run:
             run.random_faults(60 * given.minutes, kinds)

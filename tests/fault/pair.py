@@ -11,6 +11,7 @@ from tests.fault import replication
 from tests.fault.truth import Archive, Row, rows_decoded, rows_of
 from tests.processes import wait_for
 from tests.servers import Server, start
+from tests.servers.run import Options
 
 CATCH_UP_MAX_S = 120.0
 
@@ -80,9 +81,11 @@ class Pair:
 
 
 @contextlib.contextmanager
-def pair(folder: Path, kind: str = "mysql97") -> Iterator[Pair]:
-    """Both run; see tests.servers.start."""
-    options = replication.options(kind)
+def pair(
+    folder: Path, kind: str = "mysql97", more: Options | None = None
+) -> Iterator[Pair]:
+    """Both run, with these options more; see tests.servers.start."""
+    options = {**replication.options(kind), **(more or {})}
     with (
         start(kind, folder / "server0", options) as one,
         start(kind, folder / "server1", {**options, "server-id": "2"}) as two,

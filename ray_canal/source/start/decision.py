@@ -82,6 +82,7 @@ def decide(
     if moved:
         acked = [acked_gtids(cursor.position) for cursor in moved]
         decision.known.refuse_behind([*acked, delivered])
+        decision.look_up(moved)
     found = [decision.tried(cursor, partial=options.partial) for cursor in cursors]
     failures = tuple(place if isinstance(place, SourceError) else None for place in found)
     places = [None if isinstance(place, SourceError) else place for place in found]
@@ -226,6 +227,12 @@ class _Decision:
 
     # ---- cursors
 
+    def look_up(self, moved: Sequence[LogPosition]) -> None:
+        """Look for the places of another server's cursors by their GTIDs, all at once."""
+        if self._log.executed():
+            gtids = (cursor.position.gtid for cursor in moved)
+            self.search.look_up(filter(None, gtids))
+
     def tried(self, cursor: LogPosition, *, partial: bool) -> EntryPosition | SourceError:
         """Return where a cursor lies; with `partial` also why this server cannot serve it."""
         displaced = self.displaced
@@ -274,7 +281,7 @@ class _Decision:
             raise self.known.purged(position, lost, f"what comes after the cursor ({place.why})")
         before = self.search.last_before(found)
         if before is not None:
-            before = replace(before, next_us=self.search.found_us)
+            before = replace(before, next_us=self.search.found.original_us)
             other = misfit_of_last(position, before)
             if other:
                 why = f"{_UNDER_GTIDS.format(other)}; {place.why}"
@@ -369,8 +376,8 @@ class _Decision:
         """Return whether the transaction that was just found is the one that the cursor is inside
         of: it has the same GTID, or the same commit time."""
         if old.open_gtid:
-            return old.open_gtid == self.search.found_gtid
-        return bool(old.commit_us) and old.commit_us == self.search.found_us
+            return old.open_gtid == self.search.found.gtid
+        return bool(old.commit_us) and old.commit_us == self.search.found.original_us
 
     def _with_rows(self, old: EntryPosition, found: EntryPosition, *, same: bool) -> EntryPosition:
         """Return the place that was found, with the rows that are consumed of the transaction that

@@ -157,10 +157,12 @@ def begun_again(
     if not position.commit_us:
         return _begun_again_by_seconds(position, found, search, window_us)
     if position.is_inside:
-        is_open_one = search.found_gtid == position.open_gtid and search.found_us > 0
-        if not is_open_one or search.found_us == position.commit_us:
+        here_us = search.found.original_us if search.found.gtid == position.open_gtid else 0
+        if here_us in (0, position.commit_us):
             return ""
-        return _committed_then(search.found_us, position.commit_us)
+        return _committed_then(here_us, position.commit_us)
+    if 0 < search.found.passed_us <= position.commit_us:
+        return ""
     before = search.last_before(found)
     if before is None or before.last_us <= position.commit_us:
         return ""
@@ -179,7 +181,9 @@ def _begun_again_by_seconds(
     end that of the last row on a replica, and that of the commit where it was written; so the
     earliest of its events is the one to compare.
     """
-    before = search.last_before(found) if position.timestamp else None
+    if not position.timestamp or 0 < search.found.passed_s <= position.timestamp:
+        return ""
+    before = search.last_before(found)
     if before is None or before.before_s <= position.timestamp:
         return ""
     here_s = search.last_ones_s(position.gtid, position.timestamp * 1_000_000 - window_us)

@@ -6,8 +6,9 @@ that is left, event headers are walked and no row is decoded (log_file.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from ray_canal.binlog.chunk import GTID_ANONYMOUS
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.trail import Folding, digests_of, extended, place_behind
 from ray_canal.binlog.walked import digest_pieces, walk
-from ray_canal.model.arrays import Bools, Records
+from ray_canal.model.arrays import Bools
 from ray_canal.model.gtid import GtidSet, MariadbGtid
 from ray_canal.model.position import BINLOG_START, EntryPosition
 from ray_canal.source.gtid_sets import is_mysql_set, missing_gtids, union
@@ -33,7 +34,22 @@ from ray_canal.source.start.log_file import (
     transactions_of,
 )
 
+_Wish = tuple[int, Callable[[FileTransactions], Bools]]
+"""Index of the file from which on it counts, and which transactions are wanted."""
 _FAR = 1 << 62  # behind every file's end
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The place where a search ended. Of the transaction that begins there: its GTID and original
+    commit time; "" and 0: none does. Of the last one that was passed on the way: its original
+    commit time, and its GTID's header time in seconds; 0: none was, or it has none."""
+
+    place: EntryPosition
+    gtid: str = ""
+    original_us: int = 0
+    passed_us: int = 0
+    passed_s: int = 0
 
 
 class Search:
@@ -46,8 +62,8 @@ class Search:
         self._heads: dict[str, FileHead] = {}
         self._purged: str | None = None
         self._passed = EntryPosition("")
-        self.found_us = 0  # of the transaction that a search ended at: its original commit time …
-        self.found_gtid = ""  # … and its GTID
+        self._by_gtids: dict[str, Found] = {}
+        self.found = Found(EntryPosition(""))  # where the last search ended
 
     @property
     def first(self) -> FileHead:
@@ -77,16 +93,33 @@ class Search:
         older = 0 < self.first.first_time_us < time_us // MICROS * MICROS
         if not older and not self._begun_before(self._names[0], time_us):
             return None
-        return self._first(self._since(time_us), lambda some: some.not_before(time_us))
+        low = self._low(time_us)
+        return self._first(low, lambda some: some.not_before(time_us))
 
     def gtids(self, executed: str) -> EntryPosition | None:
         """Return where the first transaction begins that is not in the set; if all are in it, the
         end of what was looked at. None: transactions that are not in the set lie before the log's
         beginning."""
-        low = self._last(lambda name: not missing_gtids(self.head(name).gtids, executed))
-        if missing_gtids(self.head(self._names[low]).gtids, executed):
+        self.look_up([executed])
+        if executed not in self._by_gtids:
             return None
-        return self._first(self._names[low:], lambda some: _not_in(some.gtids, executed))
+        self.found = self._by_gtids[executed]
+        return self.found.place
+
+    def look_up(self, executed: Iterable[str]) -> None:
+        """Look for the places of several GTID sets at once, so that each file is read once: `gtids`
+        knows them then."""
+        wanted: dict[str, _Wish] = {}
+        for each in set(executed) - self._by_gtids.keys():
+            low = self._last(partial(self._begins_within, each))
+            if self._begins_within(each, self._names[low]):
+                wanted[each] = low, partial(_not_in, each)
+        found = self._firsts(list(wanted.values()))
+        self._by_gtids.update(zip(wanted, found, strict=True))
+
+    def _begins_within(self, executed: str, journal_name: str) -> bool:
+        """Return whether all that comes before this file is in the set."""
+        return not missing_gtids(self.head(journal_name).gtids, executed)
 
     def one(self, gtid: str) -> EntryPosition | None:
         """Return where the transaction begins that has this one GTID of MySQL. None: it is not in
@@ -259,7 +292,11 @@ class Search:
 
     def _since(self, time_us: int) -> Sequence[str]:
         """The files in which a transaction of this time or a later one may lie."""
-        return self._names[self._last(lambda name: self._begun_before(name, time_us)) :]
+        return self._names[self._low(time_us) :]
+
+    def _low(self, time_us: int) -> int:
+        """The index of the first of them."""
+        return self._last(lambda name: self._begun_before(name, time_us))
 
     def _last(self, holds: Callable[[str], bool]) -> int:
         """Index of the last file for which it holds, given that it holds up to some file and not
@@ -270,21 +307,49 @@ class Search:
             low, high = (middle, high) if holds(self._names[middle]) else (low, middle)
         return low
 
-    def _first(
-        self, names: Sequence[str], wanted: Callable[[FileTransactions], Bools]
-    ) -> EntryPosition:
-        """The beginning of the first wanted transaction in these files, else their end as far as
-        they were looked at: where the log ends by now there may be one."""
-        for some, gtids in self._pieces(names):
-            match = np.flatnonzero(wanted(some))
-            if len(match):
-                index = int(match[0])
-                self.found_us = int(some.original_us[index])
-                self.found_gtid = gtid_set_after("", some.gtids[index : index + 1])
-                gtids = gtid_set_after(gtids, some.gtids[:index])
-                return self._at(some.journal_name, int(some.position[index]), gtids)
-        self.found_us, self.found_gtid = 0, ""
-        return self._passed
+    def _first(self, low: int, wanted: Callable[[FileTransactions], Bools]) -> EntryPosition:
+        """The beginning of the first wanted transaction from this file on, else the end as far as
+        files were looked at."""
+        (self.found,) = self._firsts([(low, wanted)])
+        return self.found.place
+
+    def _firsts(self, wishes: Sequence[_Wish]) -> list[Found]:
+        """Return for each wish where its first transaction begins, else the end of the files as far
+        as they were looked at: where the log ends by now there may be one."""
+        found: dict[int, Found] = {}
+        passed_us = passed_s = 0
+        low = min((low for low, _ in wishes), default=len(self._names))
+        for some, gtids in self._pieces(self._names[low:]):
+            at = self._names.index(some.journal_name)
+            for number, (first, wanted) in enumerate(wishes):
+                if number in found or first > at:
+                    continue
+                match = np.flatnonzero(wanted(some))
+                if len(match):
+                    found[number] = self._found(some, int(match[0]), gtids, passed_us, passed_s)
+            if len(found) == len(wishes):
+                break
+            if len(some.position):
+                passed_us = int(some.original_us[-1])
+                passed_s = int(some.time_us[-1]) // MICROS
+        end = Found(self._passed, "", 0, passed_us, passed_s)
+        return [found.get(number, end) for number in range(len(wishes))]
+
+    def _found(
+        self, some: FileTransactions, index: int, gtids: str, passed_us: int, passed_s: int
+    ) -> Found:
+        """Return the place of a piece's transaction. `gtids`, and what was passed: before the
+        piece."""
+        place = self._at(
+            some.journal_name,
+            int(some.position[index]),
+            gtid_set_after(gtids, some.gtids[:index]),
+        )
+        if index:
+            passed_us = int(some.original_us[index - 1])
+            passed_s = int(some.time_us[index - 1]) // MICROS
+        gtid = gtid_set_after("", some.gtids[index : index + 1])
+        return Found(place, gtid, int(some.original_us[index]), passed_us, passed_s)
 
     def _pieces(self, names: Sequence[str]) -> Iterator[tuple[FileTransactions, str]]:
         """Yield the transactions of these files, piece by piece, with the GTIDs executed before
@@ -330,8 +395,9 @@ def _are_last(some: FileTransactions, executed: str) -> Bools:
     return found
 
 
-def _not_in(gtids: Records, executed: str) -> Bools:
+def _not_in(executed: str, some: FileTransactions) -> Bools:
     """Return which of these transactions are not in the set; anonymous ones never are."""
+    gtids = some.gtids
     outside = gtids["flavor"] == GTID_ANONYMOUS
     if not missing_gtids(gtid_set_after("", gtids), executed):
         return np.asarray(outside)  # a look at the whole is enough
