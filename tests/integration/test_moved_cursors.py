@@ -65,7 +65,7 @@ def test_the_same_transaction_in_other_events(kind: str, tmp_path: Path) -> None
     ):
         values = ", ".join(f"({n}, {n})" for n in range(ROWS))
         insert_all, update_all = f"INSERT INTO l.t VALUES {values}", "UPDATE l.t SET v = -1"
-        statements = ["BEGIN", insert_all, update_all, "COMMIT"]
+        statements = [*written_at(kind, ROWS), "BEGIN", insert_all, update_all, "COMMIT"]
         with reading(old) as source:
             start = source.resume(()).position
             identity = source.identity
@@ -127,9 +127,13 @@ def insert(number: int) -> str:
 
 def committed(server: Server, number: int) -> list[str]:
     """An insert that was written at the same moment wherever it is, as replicas keep it."""
+    return [*written_at(server.kind, number), insert(number)]
+
+
+def written_at(kind: str, number: int) -> list[str]:
+    """The next transaction was committed at this moment where it was written."""
     at_us = (1_790_000_000 - number) * 1_000_000
-    at = [f"SET SESSION original_commit_timestamp = {at_us}"] if server.kind == "mysql97" else []
-    return [*at, insert(number)]
+    return [f"SET SESSION original_commit_timestamp = {at_us}"] if kind == "mysql97" else []
 
 
 def test_domains_in_another_order(tmp_path: Path) -> None:
