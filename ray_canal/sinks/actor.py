@@ -25,13 +25,12 @@ from ray_canal.actors.answers import raised_by_actor
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.placement import ACTOR_CPUS
 from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
-from ray_canal.actors.registry import NAMESPACE, SINK_PREFIX, find_store, find_store_process
+from ray_canal.actors.registry import NAMESPACE, SINK_PREFIX, find_store_process
 from ray_canal.client.connecting import connect
 from ray_canal.client.control import subscriber
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, SinkConfig, load
 from ray_canal.config.kept_secrets import clear_secrets
-from ray_canal.destination.api import DestinationApi
 from ray_canal.errors import (
     CanalError,
     ConfigError,
@@ -84,13 +83,16 @@ class SinkActor:
         if record["paused"]:
             runner.pause()
         metrics = SinkMetrics(config.destination, name)
-        for call in (
-            lambda: self._run(runner),
-            lambda: self._publish(runner, metrics),
-            lambda: self._watch_snapshot(runner, config, namespace),
-        ):
+        for call in (lambda: self._run(runner), lambda: self._publish(runner, metrics)):
             self._threads.append(threading.Thread(target=call, name=f"sink-{name}", daemon=True))
             self._threads[-1].start()
+        # Not waited for at the end: the destination may not answer.
+        threading.Thread(
+            target=self._watch_snapshot,
+            args=(runner, config, namespace),
+            name=f"sink-{name}-snapshot",
+            daemon=True,
+        ).start()
 
     def _made(self, config: SinkConfig, namespace: str) -> Runner:
         return Runner(
@@ -404,9 +406,9 @@ def _status(handle: ActorHandle[Any]) -> dict[str, Any]:
 def _snapshot_error(config: SinkConfig, namespace: str) -> str:
     """Return why the newest snapshot of a sink's subscriber has failed; empty: it has not, or there
     is none. Raises CanalError: it is not known now."""
-    store, client_id = find_store(config.destination, namespace), config.client_id
+    client_id = config.client_id
     try:
-        found = _answer(store.submit(DestinationApi.snapshot, client_id, "status", (), "", ""))
+        found = subscriber(config.destination, client_id, namespace=namespace).snapshot.status()
     except (ConfigError, NotSubscribed):
         return ""
     if found["state"] != FAILED:
