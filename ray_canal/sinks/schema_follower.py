@@ -308,10 +308,15 @@ class SchemaFollower:
 
     def _become(self, name: TableName, step: Changed, is_known: bool) -> None:
         """Let a table that was emptied have the columns that a snapshot's rows will have: DDL may
-        have changed them since another one of its attempts, and was not seen here."""
+        have changed them since another one of its attempts, and was not seen here. One that is not
+        there yet is made: it may have no rows."""
         meta, shape = step.meta, step.change.arrow_schema
         found = self._tables.find(name)
-        if meta is None or shape is None or found is None or not is_known:
+        if meta is None or shape is None or (found is not None and not is_known):
+            return
+        if found is None:
+            if self._policy.create_tables:
+                self._alter(name, meta, step.change, is_known)
             return
         key = [column.name for column in meta.columns if column.is_key]
         columns = column_specs(shape, meta, key)
