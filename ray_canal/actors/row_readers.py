@@ -55,10 +55,15 @@ class RangeRows(_Reading):
 
     _reader: RowReader | None = None
 
-    def read(self, order: RangeOrder) -> tuple[RangeRead, int]:
-        """Return what was read, and of how many chunks it is. Raises as RowReader.read."""
+    def open(self) -> None:
+        """Connect. Raises as RowReader does."""
         if self._reader is None:
             self._reader = RowReader(self._config)
+
+    def read(self, order: RangeOrder) -> tuple[RangeRead, int]:
+        """Return what was read, and of how many chunks it is. Raises as RowReader.read."""
+        self.open()
+        assert self._reader is not None
         return self._reader.read(order), self._reader.pieces_of(order.number)
 
     def place(self, number: int, touched: tuple[Keys, ...], place: LogPlace, count: int) -> Any:

@@ -34,6 +34,9 @@ class RowReaderProcess:
         self._begun = self._actor.alive.remote().future()
         self._pieces: dict[int, int] = {}
 
+    async def open(self) -> None:
+        await asyncio.wrap_future(self._actor.open.remote().future())
+
     async def read(self, order: RangeOrder) -> RangeRead:
         found: RangeRead
         reading = asyncio.wrap_future(self._actor.read.remote(order).future())

@@ -178,8 +178,11 @@ class MetricsPublisher(Protocol):
 class RowReaderHandle(Protocol):
     """A handle of a snapshot/row_reader.py `RowReader`, in this process or another."""
 
+    async def open(self) -> None:
+        """Connect, before it is asked to read; that does so, too."""
+
     async def read(self, order: RangeOrder) -> RangeRead:
-        """See RowReader.read; the reader keeps the rows."""
+        """See RowReader.read; the reader keeps the rows. Orders are read one after the other."""
 
     async def place(
         self, number: int, touched: tuple[Keys, ...], place: LogPlace

@@ -57,7 +57,7 @@ class SnapshotPlan:
         self._within = within
         self._source = config.rows_source
         self._catalog = Catalog(self._source)
-        self._streamed = Catalog(config.source)
+        self._streamed = Catalog(config.source) if config.snapshot.address else self._catalog
         self._described = CatalogTables(self._source)
         self._connection: Any = None
         self._tables: dict[int, SnapshotTable] = {}
@@ -101,9 +101,11 @@ class SnapshotPlan:
         for name, why in left_out:
             logger.warning("%s is not read: it is %s", name, why)
         refuse_keyless((table for table, _ in found), _ADVICE)
+        found = tuple(sorted(found, key=lambda one: one.table.rows))
+        self._tables = {number: table for number, (table, _) in enumerate(found)}
         return tuple(
             TableLedger(table.meta.schema, table.meta.table, wish.where, wish.columns)
-            for table, wish in sorted(found, key=lambda one: one.table.rows)
+            for table, wish in found
         )
 
     def wait_until_visible(self, place: EntryPosition, stopped: Callable[[], bool]) -> None:
@@ -117,9 +119,10 @@ class SnapshotPlan:
         return low
 
     def find(self, wanted: Mapping[int, TableLedger]) -> dict[int, SnapshotTable]:
-        """Return tables of a ledger, by their number, as they are now. Raises TableMetaMismatch:
-        one is gone."""
-        self._tables = self._now(wanted)
+        """Return tables of a ledger, by their number, as they are now, or as `wanted` has just seen
+        them. Raises TableMetaMismatch: one is gone."""
+        if self._tables.keys() != wanted.keys():
+            self._tables = self._now(wanted)
         return self._tables
 
     def refuse_altered(self, wanted: Mapping[int, TableLedger]) -> None:

@@ -24,13 +24,19 @@ class RowReaderThread:
         self._thread = BackendThread("row reader")
         self._reader: RowReader | None = None
 
+    async def open(self) -> None:
+        await self._thread.run(self._opened)
+
+    def _opened(self) -> RowReader:
+        if self._reader is None:
+            self._reader = RowReader(self._config)
+        return self._reader
+
     async def read(self, order: RangeOrder) -> RangeRead:
         return await self._thread.run(self._read, order)
 
     def _read(self, order: RangeOrder) -> RangeRead:
-        if self._reader is None:
-            self._reader = RowReader(self._config)
-        return self._reader.read(order)
+        return self._opened().read(order)
 
     async def place(
         self, number: int, touched: tuple[Keys, ...], place: LogPlace

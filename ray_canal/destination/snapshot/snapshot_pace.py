@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 
-from ray_canal.config import SnapshotConfig
+from ray_canal.config import InstanceConfig, SnapshotConfig
+from ray_canal.destination.backend_thread import BackendThread
+from ray_canal.errors import SourceError
 from ray_canal.snapshot.governor import Governor
 from ray_canal.snapshot.key_ranges import FIRST_ROWS
 from ray_canal.snapshot.row_reader import RangeRead
+from ray_canal.snapshot.source_load import SourceLoad
 
+_GOVERN_S = 1.0
 _WINDOW_S = 10.0
 _CHUNK_S = 1.0
 """A chunk's read view and its locks last no longer, if that can be."""
@@ -111,6 +119,19 @@ class Pace:
         if reading >= self.governor.allowed and self.governor.why:
             return self.governor.why
         return self.too_fast()
+
+    async def govern(self, config: InstanceConfig, backlog_s: Callable[[], float]) -> None:
+        """Look each second what the server, and the log, have to do, until it is cancelled."""
+        load, thread = SourceLoad(config.rows_source), BackendThread("snapshot governor")
+        try:
+            while True:
+                with contextlib.suppress(SourceError):  # who reads rows tells it
+                    found = await thread.run(load.read)
+                    found = replace(found, slower=self.take_slower(), backlog_s=backlog_s())
+                    self.governor.observe(found, time.monotonic())
+                await asyncio.sleep(_GOVERN_S)
+        finally:
+            await thread.close(load.close)
 
     def too_fast(self) -> str:
         """Return why no more rows may come yet, where that is the rate; empty: it is not."""

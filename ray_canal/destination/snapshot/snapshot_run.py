@@ -33,7 +33,6 @@ from ray_canal.errors import (
     NotSubscribed,
     PrivilegeMissing,
     ServerSettingRefused,
-    SourceError,
     TableMetaMismatch,
 )
 from ray_canal.log.snapshot_tag import SnapshotTag
@@ -51,14 +50,14 @@ from ray_canal.model.snapshot_marks import (
 )
 from ray_canal.snapshot.plan import PlannedRange, SnapshotPlan
 from ray_canal.snapshot.row_reader import RangeRead
-from ray_canal.snapshot.source_load import SourceLoad
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _TICK_S = 0.2
-_GOVERN_S = 1.0
+_ORDERS = 2
+"""Ranges that a reader has: the one that it reads, and the next."""
 _FORGET_S = 1.0
 _REMEMBERED_MAX = 20_000
 """Keys of changes: so many are kept at least while a range waits."""
@@ -224,36 +223,26 @@ class SnapshotRun:
         self.waits_for = "all that the log has to show on the server"
         begin = log.store.last_position
         placer.is_reading = True  # what lies before shows in all that is read
-        await self._unless_void(placer, thread.run(plan.wait_until_visible, begin, placer.is_void))
-        # What was altered since they were found, before the placer looked on, shows by now, too.
-        await thread.run(plan.refuse_altered, self._left())
-        await self._mark(placer, MARK_BEGIN, ((REASON, self.ledger.reason),))
         readers = [self._runtime.row_reader(config) for _ in range(config.snapshot.readers)]
-        governing = asyncio.create_task(self._govern(config, placer))
+        # Not waited for: a reader that cannot connect, or has no node yet, is told by its read.
+        opening = asyncio.gather(*(each.open() for each in readers), return_exceptions=True)
+        governing = asyncio.create_task(self.pace.govern(config, lambda: placer.backlog_s))
         try:
+            seen = thread.run(plan.wait_until_visible, begin, placer.is_void)
+            await self._unless_void(placer, seen)
+            # What was altered since they were found, before the placer looked on, shows by now.
+            await thread.run(plan.refuse_altered, self._left())
+            await self._mark(placer, MARK_BEGIN, ((REASON, self.ledger.reason),))
             rows = _Rows(self, placer, plan, thread, readers, config)
             await self._unless_void(placer, rows.read())
         finally:
             governing.cancel()
+            opening.cancel()
             await asyncio.gather(*(reader.close() for reader in readers), return_exceptions=True)
         await self._mark(placer, MARK_END, ((STATE, DONE),), DONE)
         placer.is_complete = True
         self.waits_for = "the subscriber, to ack its rows"
         await self._until(placer, lambda: self.ledger.is_over)
-
-    async def _govern(self, config: InstanceConfig, placer: SnapshotPlacer) -> None:
-        """Look each second what the server, and the log, have to do."""
-        load, thread = SourceLoad(config.rows_source), BackendThread("snapshot governor")
-        try:
-            while True:
-                with contextlib.suppress(SourceError):  # who reads rows tells it
-                    found = await thread.run(load.read)
-                    slower, backlog_s = self.pace.take_slower(), placer.backlog_s
-                    found = replace(found, slower=slower, backlog_s=backlog_s)
-                    self.pace.governor.observe(found, time.monotonic())
-                await asyncio.sleep(_GOVERN_S)
-        finally:
-            await thread.close(load.close)
 
     async def _mark(
         self, placer: SnapshotPlacer, kind: str, props: Props, ended: str = ""
@@ -325,7 +314,8 @@ class _Rows:
         self._placer = placer
         self._plan = plan
         self._thread = thread
-        self._free = deque(readers)
+        self._free = deque(readers * _ORDERS)
+        self._readers = len(readers)
         self._forget_at_s = 0.0
         capacity = config.store.capacity_bytes
         self._bytes_max = _bytes_of(config)
@@ -355,17 +345,23 @@ class _Rows:
             run.ledger = run.ledger.with_table(number, progress)
         run.pace.begin_table(number)
         ranges = plan.ranges(number, progress, lambda: self._rows_of(number))
-        ahead = asyncio.ensure_future(self._thread.run(_next, ranges))
+        ahead, is_first = asyncio.ensure_future(self._thread.run(_next, ranges)), True
         try:
             while (planned := await ahead) is not None:
-                ahead = asyncio.ensure_future(self._thread.run(_next, ranges))
+                if not is_first:
+                    ahead = asyncio.ensure_future(self._thread.run(_next, ranges))
                 await self._room()
                 run.waits_for = ""
                 self._placer.begin(planned)
                 reader = self._free.popleft()
                 task = asyncio.create_task(reader.read(planned.order))
                 self._reading.append((planned, reader, task))
-                run.pace.in_flight = len(self._reading)
+                run.pace.in_flight = min(len(self._reading), self._readers)
+                while is_first and planned.upto != progress.end and not task.done():
+                    await self._step()  # it says how many rows the next ranges may have
+                if is_first:
+                    ahead = asyncio.ensure_future(self._thread.run(_next, ranges))
+                is_first = False
         finally:
             ahead.cancel()
 
@@ -378,8 +374,10 @@ class _Rows:
             await self._collect()
             if not self._free:
                 self._run.waits_for = ""
-            elif self._placer.held_bytes >= self._bytes_max:
+            elif (held := self._placer.held_bytes) >= self._bytes_max:
                 self._run.waits_for = "the subscriber, to ack its rows"
+            elif (ahead := self._bytes_ahead) and held + ahead >= self._bytes_max:
+                self._run.waits_for = ""
             else:
                 why = self._run.pace.refuses(len(self._reading))
                 if not why:
@@ -387,6 +385,11 @@ class _Rows:
                 self._run.waits_for = why
             await self._forget()
             await self._step()
+
+    @property
+    def _bytes_ahead(self) -> int:
+        """Bytes of the ranges that would wait for their reader, with another one."""
+        return max(len(self._reading) + 1 - self._readers, 0) * self._chunk_bytes
 
     async def _forget(self) -> None:
         """Let go of the keys of changes that every range to come has seen: waiting may take hours,
@@ -416,7 +419,7 @@ class _Rows:
             self._run.pace.read(read, planned.estimate, planned.table)
             await self._placer.add(planned, reader, read)
             await self._wake()
-        self._run.pace.in_flight = len(self._reading)
+        self._run.pace.in_flight = min(len(self._reading), self._readers)
 
     async def _wake(self) -> None:
         for planned in self._placer.take_emptied():

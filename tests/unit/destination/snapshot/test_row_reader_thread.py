@@ -49,6 +49,7 @@ def test_rows_are_read_in_its_own_thread_and_placed_in_another(
     async def story() -> None:
         thread: Any = RowReaderThread(instance(), lambda kept: ("kept", kept.arena.size))
         assert await thread.place(1, frozenset(), None) is None
+        await thread.open()
         assert await thread.read("a") == "read a"
         assert await thread.place(0, frozenset(), None) is None
         found = dict(await thread.place(1, frozenset(), None))

@@ -14,7 +14,7 @@ import pytest
 from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.log_pipeline import LogPipeline
-from ray_canal.destination.snapshot import snapshot_run
+from ray_canal.destination.snapshot import snapshot_pace, snapshot_run
 from ray_canal.destination.snapshot.snapshot_home import new_ledger
 from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
 from ray_canal.destination.wakeup import Wakeup
@@ -120,9 +120,16 @@ class Reader:
         self._broken = broken
         self._empty = f"id <= {empty}"
         self._numbers: set[int] = set()
+        self.orders = self.most = 0
+
+    async def open(self) -> None:
+        return None
 
     async def read(self, order: RangeOrder) -> RangeRead:
+        self.orders += 1
+        self.most = max(self.most, self.orders)
         await asyncio.sleep(0.001)
+        self.orders -= 1
         if self._broken:
             self._broken[0] -= 1
             if not self._broken[0]:
@@ -174,13 +181,14 @@ class Runtime(LocalRuntime):
         self._empty = empty
 
     def row_reader(self, config: InstanceConfig) -> Any:
-        return Reader(self._log, self._broken, self._empty)
+        self.reader = Reader(self._log, self._broken, self._empty)
+        return self.reader
 
 
 @pytest.fixture(autouse=True)
 def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_run, "SnapshotPlan", Plan)
-    monkeypatch.setattr(snapshot_run, "SourceLoad", Load)
+    monkeypatch.setattr(snapshot_pace, "SourceLoad", Load)
 
 
 @contextlib.asynccontextmanager
@@ -285,6 +293,26 @@ async def waits_for_acks() -> None:
         await Consumer(log, run).until(lambda: run.ledger.is_over)
         await task
     assert run.ledger.state == DONE
+
+
+@pytest.mark.parametrize(("room", "orders"), [(1, 1), (1 << 30, 2)])
+def test_a_reader_has_its_next_order_before_it_is_free(
+    monkeypatch: pytest.MonkeyPatch, room: int, orders: int
+) -> None:
+    """Unless what it reads then has no room."""
+    monkeypatch.setattr(snapshot_run, "_bytes_of", lambda config: room)
+    run_async(most_orders(orders))
+
+
+async def most_orders(expected: int) -> None:
+    async with at_log() as (home, log):
+        home.settings = {"readers": 1}
+        runtime = Runtime(log, [])
+        run = SnapshotRun(home, CLIENT, new_ledger((), "s"), runtime)
+        task = asyncio.create_task(run.run())
+        await Consumer(log, run).until(lambda: run.ledger.is_over)
+        await task
+    assert runtime.reader.most == expected
 
 
 def test_another_log_goes_on_where_it_was_acked() -> None:
