@@ -17,6 +17,7 @@ import pytest
 from ray_canal.demo import binlog_files
 from ray_canal.offline import decode_messages
 from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.queues import rabbitmq
 from ray_canal.sinks.queues.broker_link import Publish
 from ray_canal.sinks.queues.rabbitmq import RabbitSink
 from ray_canal.views.flat import FlatOptions
@@ -206,6 +207,34 @@ def test_a_full_queue_that_refuses_messages_gets_them_in_order(
     connection.close()
     found += read(rabbitmq_server, queue)
     assert without_repeats(found) == expected()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_message_beyond_the_brokers_maximum_repeats_no_others(
+    rabbitmq_server: RabbitServer, demo_log: None, tmp_path: Path, alone: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It ends its channel, and nobody knows what of those before it has arrived. So long messages
+    go alone; and once the broker has named its maximum, longer ones are not sent at all: others are
+    sent again once at most, those that were under way with the first one."""
+    compact = {"ensure_ascii": False, "separators": (",", ":")}
+    sizes = [len(json.dumps(message, **compact).encode()) for message in expected()]
+    most = sorted(sizes)[-6]
+    if alone:
+        monkeypatch.setattr(rabbitmq, "_LONG_BYTES", most)
+    queue = f"q{uuid.uuid4().hex}"
+    letters = tmp_path / "dead.jsonl"
+    config = rabbit(rabbitmq_server.address, queue, more={"dead_letters": str(letters)})
+    with rabbitmq_server.message_bytes_max(most):
+        runner = runner_of(config)
+        runner.run(threading.Event())
+    found = read(rabbitmq_server, queue)
+    taken = without_repeats(found)
+    refused = [number for number, each in enumerate(expected()) if each not in taken]
+    assert taken == [each for number, each in enumerate(expected()) if number not in refused]
+    assert runner.status.dead_letters == len(refused) > 2
+    assert min(sizes[number] for number in refused) > most - 200  # of which are id and ts
+    assert len(found) - len(taken) <= (0 if alone else refused[0])
 
 
 def test_an_exchange_that_is_deleted_is_made_again(

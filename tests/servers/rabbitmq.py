@@ -129,6 +129,16 @@ class RabbitServer:
         finally:
             self.control("set_disk_free_limit", "50000000")
 
+    @contextlib.contextmanager
+    def message_bytes_max(self, size: int) -> Iterator[None]:
+        """Refuse longer messages, on channels that are opened from now on."""
+        setting = "application:{}(rabbit, max_message_size{})."
+        self.control("eval", setting.format("set_env", f", {size}"))
+        try:
+            yield
+        finally:
+            self.control("eval", setting.format("set_env", ", 134217728"))
+
     def connect(self) -> pika.BlockingConnection:
         parameters = pika.ConnectionParameters(
             "127.0.0.1", self.port, heartbeat=0, blocked_connection_timeout=30, socket_timeout=5

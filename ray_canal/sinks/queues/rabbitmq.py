@@ -9,7 +9,7 @@ at once: their ids end with a digest.)
 from __future__ import annotations
 
 import contextlib
-import itertools
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -34,6 +34,10 @@ _IN_FLIGHT = 2000
 """So many messages are put together at once."""
 _ONE_BY_ONE_S = 60.0
 """How long, after the broker has refused one, messages wait for each other's confirm."""
+_LONG_BYTES = 1 << 20
+"""A message of more bytes goes alone: one beyond the broker's maximum ends its channel, and nobody
+knows which of those under way with it have arrived."""
+_MAXIMUM = re.compile(r"larger than (?:configured )?max(?:imum)? size (\d+)")
 
 
 class _Written(NamedTuple):
@@ -56,6 +60,7 @@ class RabbitSink:
         self._place: Cursor | None = None  # all up to it is in queues
         self._confirmed: Cursor | None = None  # the same, of a batch that comes again
         self._one_by_one_until = 0.0
+        self._bytes_max = 0  # of a message, by the broker's words; 0: it has not said
 
     def open(self) -> Cursor | None:
         try:
@@ -124,14 +129,41 @@ class RabbitSink:
         if not len(changes):
             return
         found = self._maker.make(changes)
+        self._refuse_too_long(found)
         self._written.append(_Written(link.sent, found.entries.tolist(), changes))
-        messages = self._messages(changes, found)
-        one_by_one = time.monotonic() < self._one_by_one_until
         with self._translated():
-            while run := list(itertools.islice(messages, 1 if one_by_one else _IN_FLIGHT)):
-                link.publish(self._config.exchange, run)
-                if one_by_one:
+            for run, is_alone in self._runs(self._messages(changes, found)):
+                if is_alone:
                     link.wait_confirmed()
+                link.publish(self._config.exchange, run)
+                if is_alone:
+                    link.wait_confirmed()
+
+    def _runs(self, messages: Iterator[Publish]) -> Iterator[tuple[list[Publish], bool]]:
+        """Yield messages that are sent at once, and whether others wait for their confirm."""
+        one_by_one = time.monotonic() < self._one_by_one_until
+        run: list[Publish] = []
+        for message in messages:
+            is_alone = one_by_one or len(message.body) > _LONG_BYTES
+            if run and (is_alone or len(run) == _IN_FLIGHT):
+                yield run, False
+                run = []
+            if is_alone:
+                yield [message], True
+            else:
+                run.append(message)
+        if run:
+            yield run, False
+
+    def _refuse_too_long(self, found: FlatMessages) -> None:
+        """Raise SinkError before anything is sent, if the broker would not take a message."""
+        longest = int(np.diff(found.offsets).max(initial=0))
+        if 0 < self._bytes_max < longest:
+            raise SinkError(
+                f"RabbitMQ: a message has {longest} bytes, and the broker takes at most "
+                f"{self._bytes_max} (max_message_size)",
+                "poison",
+            )
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -142,6 +174,8 @@ class RabbitSink:
             raise sink_error(error) from None
         except LinkError as error:
             found = sink_error(error)
+            if maximum := _MAXIMUM.search(str(error)):
+                self._bytes_max = int(maximum[1])
             if error.code == spec.NOT_FOUND and self._config.exchange_type:
                 found = SinkError(str(found), "retry")  # opening makes the exchange again
             raise found from None
@@ -172,12 +206,17 @@ class RabbitSink:
         with self._translated():
             self._opened().wait_confirmed(soon=True)
         self._written.clear()
+        if self._confirmed is not None and upto.is_before(self._confirmed):
+            return  # the first half of a batch that comes again: the confirmed part goes further
         self._place, self._confirmed = upto, None
 
     def abort(self) -> None:
         """Note what is confirmed, and connect again if the connection has ended. What is under way
-        cannot be called back: of what is written again, only entries with a message that is not
-        confirmed are sent again."""
+        cannot be called back, so it is waited for: of what is written again, only entries with a
+        message that is not confirmed are sent again."""
+        if self._link is not None:
+            with contextlib.suppress(LinkError):
+                self._link.wait_confirmed()
         self._note_confirmed()
         if self._link is not None and self._link.is_broken:
             self._link.close()
