@@ -18,14 +18,17 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from rocketmq.grpc_protocol.definition_pb2 import Code
 from rocketmq.v5.client import ClientConfiguration, Credentials
 from rocketmq.v5.exception import (
     BadRequestException,
     ForbiddenException,
     IllegalArgumentException,
     NotFoundException,
+    PayloadEmptyException,
     PayloadTooLargeException,
     PaymentRequiredException,
+    RequestHeaderFieldsTooLargeException,
     UnauthorizedException,
     UnsupportedException,
 )
@@ -41,12 +44,28 @@ from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.routed import FlatMessages
 
 _PORT = 8081
+_QUIET_S = 60.0
 _TRIES = 4
 """How often the client tries a message, and once more for its pauses."""
 _FATAL = (
     UnauthorizedException, ForbiddenException, PaymentRequiredException, BadRequestException,
     IllegalArgumentException, UnsupportedException,
 )  # fmt: skip
+_TOO_LONG = (
+    PayloadTooLargeException, PayloadEmptyException, RequestHeaderFieldsTooLargeException,
+)  # fmt: skip
+_PASSING = {"MESSAGE_CORRUPTED"}  # on its way: its digest did not fit
+_HINTS = {
+    "ILLEGAL_ACCESS_POINT": "is rocketmq.address that of RocketMQ 5's proxy?",
+    "ILLEGAL_TOPIC": "a topic has letters, digits, _, - and %: see routing.topic and dynamic_topic",
+    "ILLEGAL_MESSAGE_TAG": "set another rocketmq.tag",
+    "ILLEGAL_MESSAGE_GROUP": "a group is the topic and Canal's partition: give topics shorter "
+    "names, or set rocketmq.fifo = false (no order)",
+    "ILLEGAL_MESSAGE_KEY": "a key is what names a message (docs/reference/flat-message.md); does "
+    "the broker limit keys?",
+    "UNAUTHORIZED": "set rocketmq.access_key and secret_key to a user of the broker's ACL",
+    "FORBIDDEN": "give the user of rocketmq.access_key the right PUB on the topic",
+}
 
 
 _Done: TypeAlias = "queue.SimpleQueue[tuple[Hashable, Future[Any]]]"
@@ -61,6 +80,24 @@ def _log_as_the_others() -> None:
         handler.close()
     logger.setLevel(logging.WARNING)
     logger.propagate = True
+    if not any(isinstance(each, _OnceInAWhile) for each in logger.filters):
+        logger.addFilter(_OnceInAWhile())
+
+
+class _OnceInAWhile(logging.Filter):
+    """Each place of the client's code once a minute: it warns of each message that it sends again,
+    and what keeps the sink is in its status."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last_s: dict[tuple[str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        place = record.pathname, record.lineno
+        if record.created - self._last_s.get(place, 0.0) < _QUIET_S:
+            return False
+        self._last_s[place] = record.created
+        return True
 
 
 def _places(address: str) -> list[tuple[str, int]]:
@@ -209,9 +246,11 @@ def _put(done: _Done, group: Hashable, sent: Future[Any]) -> None:
 
 
 def _error(error: BaseException) -> SinkError:
-    text = f"{type(error).__name__}: {error}"
+    code = getattr(error, "code", None)
+    name = Code.Name(code) if code in Code.values() else ""
+    text = f"{type(error).__name__}: {f'{name} ' if name else ''}{error}"
     found: Kind = "retry"
-    if isinstance(error, PayloadTooLargeException) or "body size exceeds" in text:
+    if isinstance(error, _TOO_LONG) or "body size exceeds" in text:
         found = "poison"
     elif "message type not match" in text:
         found = "fatal"
@@ -221,6 +260,7 @@ def _error(error: BaseException) -> SinkError:
         )
     elif isinstance(error, NotFoundException) or "failed to fetch topic" in text:
         text += "; is there such a topic, and RocketMQ 5's proxy at rocketmq.address?"
-    elif isinstance(error, _FATAL):
+    elif isinstance(error, _FATAL) and name not in _PASSING:
         found = "fatal"
+        text += f"; {_HINTS[name]}" if name in _HINTS else ""
     return SinkError(f"RocketMQ: {text}", found)

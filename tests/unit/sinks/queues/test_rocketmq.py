@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import random
 import socket
 import threading
@@ -7,10 +8,18 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from rocketmq.v5.exception import PayloadTooLargeException, UnauthorizedException
+from rocketmq.v5.exception import (
+    BadRequestException,
+    ClientException,
+    ForbiddenException,
+    PayloadTooLargeException,
+    RequestHeaderFieldsTooLargeException,
+    UnauthorizedException,
+)
 
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.queues.rocketmq import in_order, refuse_silence
+from ray_canal.sinks.queues.rocketmq import RocketSink, in_order, refuse_silence
+from tests.in_process_sink import sink_config
 
 
 class Broker:
@@ -77,6 +86,40 @@ def test_a_message_that_is_too_long_is_found_by_its_error() -> None:
     with pytest.raises(SinkError) as told:
         in_order({"g": deque([1])}, send, 1, 1.0)
     assert told.value.kind == "poison"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "wanted", "words"),
+    [
+        (BadRequestException, 40002, "fatal", ["ILLEGAL_TOPIC", "dynamic_topic"]),
+        (BadRequestException, 40005, "fatal", ["ILLEGAL_MESSAGE_KEY 40005"]),
+        (BadRequestException, 40000, "fatal", ["BAD_REQUEST 40000"]),
+        (BadRequestException, 40016, "retry", ["MESSAGE_CORRUPTED"]),
+        (ForbiddenException, 40300, "fatal", ["FORBIDDEN", "PUB"]),
+        (RequestHeaderFieldsTooLargeException, 43101, "poison", ["MESSAGE_PROPERTIES_TOO_LARGE"]),
+        (BadRequestException, 49999, "fatal", ["49999"]),
+    ],
+)
+def test_a_code_of_the_broker_is_named(
+    kind: type[ClientException], code: int, wanted: str, words: list[str]
+) -> None:
+    def send(number: int) -> Future[None]:
+        raise kind("no", code)
+
+    with pytest.raises(SinkError) as told:
+        in_order({"g": deque([1])}, send, 1, 1.0)
+    assert told.value.kind == wanted
+    assert all(word in str(told.value).replace(",", "") for word in words)
+
+
+def test_the_clients_warnings_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    RocketSink(sink_config("rocketmq", rocketmq={"address": "127.0.0.1:1"}))
+    client = logging.getLogger("rocketmq-python-client")
+    for number in range(100):
+        client.warning("send message failed, %d", number)
+    client.warning("something else")
+    texts = [record.getMessage() for record in caplog.records]
+    assert texts == ["send message failed, 0", "something else"]
 
 
 def test_silence_is_an_error_that_passes() -> None:
