@@ -91,8 +91,10 @@ class Connection:
             await self._answer_all()
         except Gone as error:
             logger.info("%s: %s", self._peer, error)
+            await self._ack_what_waits()
         except (ConnectionError, TimeoutError, asyncio.TimeoutError):
             logger.info("%s: the connection broke", self._peer)
+            await self._ack_what_waits()
         except Exception:
             logger.exception("%s: closed after an unexpected error", self._peer)
         finally:
@@ -141,7 +143,10 @@ class Connection:
             if isinstance(request, Get):
                 await self._get(request)
                 return
-            await self._peer.while_there(self._carry_out(request))
+            carrying_out = self._carry_out(request)
+            # Acks have no answer: their client need not be there any more.
+            is_ack = isinstance(request, Ack)
+            await (carrying_out if is_ack else self._peer.while_there(carrying_out))
             answer = self._session.done(request)
         except CanalError as error:
             answer = self._refusal(request, error)
@@ -149,6 +154,16 @@ class Connection:
             answer = self._session.done(request)
         if answer:
             await self._peer.send(answer)
+
+    async def _ack_what_waits(self) -> None:
+        """Carry out the acks that the client sent before it went away, up to a rollback."""
+        try:
+            while isinstance(step := self._session.next(), Ack | Get | ReplyBytes):
+                if isinstance(step, Ack):
+                    self._user.refuse(step)
+                    await self._carry_out(step)
+        except CanalError as error:  # what is not acked comes again
+            logger.info("%s: an ack was not made: %s", self._peer, error)
 
     def _refusal(self, request: Request, error: CanalError) -> bytes:
         """Return the answer for an error: Canal's text around ours. After a restart that has made

@@ -155,6 +155,31 @@ def test_who_goes_away_during_a_get_takes_no_batch_from_a_real_store(
         canal.stop("tcp-shop")
 
 
+def test_acks_sent_before_the_close_reach_a_real_store(local_ray: None, tmp_path: Path) -> None:
+    port = free_port()
+    canal.start(deployment(tmp_path, port))
+
+    async def test() -> None:
+        one = await RawClient.logged_in(port)
+        await one.subscribe("tcp-shop")
+        got = [await one.get("tcp-shop", fetch_size=1, timeout=1000) for _ in range(9)]
+        for message in got[:8]:
+            one.confirm("tcp-shop", message.batch_id)
+        await one.close()
+        await asyncio.to_thread(until, lambda: canal.server_status()[0]["connections"] == 0)
+        other = await RawClient.logged_in(port)
+        await other.subscribe("tcp-shop")
+        again = await other.get("tcp-shop", fetch_size=1, timeout=1000)
+        assert list(again.messages) == list(got[8].messages)
+        await other.close()
+
+    try:
+        asyncio.run(test())
+    finally:
+        canal.stop_serving()
+        canal.stop("tcp-shop")
+
+
 CANAL_PYTHON = """
 import json, sys
 from canal.client import Client
