@@ -6,7 +6,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed-spark-test
+INSTALLED := $(VENV)/.installed-spark-test
+STAMP := $(VENV)/.kernels-compiled
 PYTEST_ARGS ?=
 MINUTES ?= 60
 
@@ -24,10 +25,13 @@ help:
 ## make setup    virtual environment in .venv with everything (Spark, test tools), kernels compiled
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(INSTALLED): pyproject.toml
 	@.ci/venv "$(PYTHON)" "$(VENV)"
 	@echo "installing into $(VENV) (Ray, Spark, Java: about 1 GB, a few minutes) ..."
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[spark,test]'
+	@.ci/install "$(BIN)/python" '.[spark,test]'
+	@touch $@
+
+$(STAMP): $(INSTALLED)
 	$(BIN)/python -m ray_canal.warm
 	@touch $@
 
@@ -45,7 +49,8 @@ COMPUTING := tests/golden $(addprefix tests/unit/,binlog kernels log schema sink
 WAITING := tests/unit tests/integration tests/test_docs.py tests/test_site.py $(COMPUTING:%=--ignore=%)
 LANES := test-clusters test-computing
 .PHONY: $(LANES) test-ray test-spark-and-faults
-test: setup servers
+test:
+	@$(MAKE) --no-print-directory --jobs=2 setup servers
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not soak and not benchmark and not ray' $(WAITING) $(PYTEST_ARGS)
 	@echo "now what needs Ray, then Spark and faults; next to them what computes: types, kernels, simulated schedules, MariaDB 11.8"
@@ -174,7 +179,7 @@ docs: setup
 	$(BIN)/python -m mkdocs build --strict
 
 ## make servers  fetch MySQL 9.7 and 5.6, MariaDB 10.11 and 11.8, PostgreSQL, Redis, Chromium and promtool for the tests (about 480 MB, once)
-servers: setup
+servers: $(INSTALLED)
 	$(BIN)/python -m tests.servers fetch
 
 ## make screenshots  pictures of the console's pages, into docs/how-to/console (a minute)
