@@ -86,6 +86,14 @@ class RawClient:
             pb.ClientAck(destination=destination, client_id=client_id, batch_id=batch_id),
         )
 
+    def roll_back(
+        self, destination: str, batch_id: int | None = None, client_id: str = "1001"
+    ) -> None:
+        body = pb.ClientRollback(
+            destination=destination, client_id=client_id, batch_id=batch_id or 0
+        )
+        self.send(pb.CLIENTROLLBACK, body)
+
     async def ended(self) -> bool:
         """Whether the server closes within ten seconds; what it still sends is read over."""
         try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.canal.session import (
@@ -33,6 +33,7 @@ from ray_canal.destination.api import (
     SubscribeRequest,
 )
 from ray_canal.errors import (
+    BatchesUnacked,
     CanalError,
     InstanceNotFound,
     InstanceNotRunning,
@@ -44,6 +45,7 @@ from ray_canal.model.message import EMPTY_BATCH, MessageHead
 from ray_canal.model.subscription import TCP_HOLDER, Subscription
 from ray_canal.server import frames
 from ray_canal.server.access import EVERYBODY, User
+from ray_canal.server.outstanding import VOID, Outstanding
 from ray_canal.server.peer import Gone, Peer
 from ray_canal.server.ports import Store
 from ray_canal.server.shared import Shared
@@ -53,15 +55,6 @@ from ray_canal.views.entries import EntryBytes
 logger = logging.getLogger(__name__)
 
 _SMALL_BYTES = 64 << 10
-
-
-@dataclass(slots=True)
-class _Outstanding:
-    """Batches of one subscriber that went over this connection, and their epoch."""
-
-    epoch: int
-    batches: set[int] = field(default_factory=set)
-    acked_by_us: int = EMPTY_BATCH
 
 
 class Connection:
@@ -79,7 +72,7 @@ class Connection:
         self._place = place
         self._session = Session(shared.config.packet_bytes_max, shared.config.requests_max)
         self._peer = Peer(shared, self._session, reader, writer)
-        self._outstanding: dict[Identity, _Outstanding] = {}
+        self._outstanding: dict[Identity, Outstanding] = {}
         self._name = TCP_HOLDER + uuid.uuid4().hex
         self._subscribed: set[Identity] = set()
         self._user: User = EVERYBODY
@@ -158,6 +151,8 @@ class Connection:
     async def _ack_what_waits(self) -> None:
         """Carry out the acks that the client sent before it went away, up to a rollback."""
         try:
+            for identity in list(self._outstanding):
+                await self._make_failed_ack(await self._store(identity), identity)
             while isinstance(step := self._session.next(), Ack | Get | ReplyBytes):
                 if isinstance(step, Ack):
                     self._user.refuse(step)
@@ -232,7 +227,7 @@ class Connection:
             ),
         )
         self._subscribed.add(identity)
-        known = self._outstanding.setdefault(identity, _Outstanding(epoch))
+        known = self._outstanding.setdefault(identity, Outstanding(epoch))
         if not known.batches:
             known.epoch = epoch
 
@@ -252,6 +247,20 @@ class Connection:
         )
         if known is not None:
             known.batches.discard(request.batch_id)
+            known.to_ack = None  # it was the smallest
+
+    async def _make_failed_ack(self, store: Store, identity: Identity) -> None:
+        """Ack what was sent with auto_ack, and was not acked then."""
+        known = self._outstanding.get(identity)
+        if known is None or known.to_ack is None:
+            return
+        batch_id = known.to_ack
+        try:
+            await self._ack(store, Ack(identity, batch_id))
+        except VOID:
+            known.to_ack = None
+            raise
+        known.acked_by_us = batch_id
 
     async def _roll_back(self, store: Store, request: Rollback) -> None:
         known = self._outstanding.get(request.identity)
@@ -269,7 +278,7 @@ class Connection:
         if batch_id is None:
             self._outstanding.pop(request.identity, None)
         elif known is not None:
-            known.batches = {kept for kept in known.batches if kept < batch_id}
+            known.rolled_back(batch_id)
 
     def _rollback_request(
         self, identity: Identity, batch_id: int | None, epoch: int | None
@@ -283,6 +292,8 @@ class Connection:
 
     async def _get(self, request: Get) -> None:
         store = await self._peer.while_there(self._store(request.identity))
+        await self._make_failed_ack(store, request.identity)
+        await self._peer.while_there(self._before_get(store, request))
         head = await self._peer.while_there(self._take(store, request))
         if head.id == EMPTY_BATCH:
             await self._peer.send(self._session.done(request))
@@ -309,8 +320,33 @@ class Connection:
         finally:
             self._shared.budget.give(held)
         if request.auto_ack:
-            await self._ack(store, Ack(request.identity, head.id))
-            self._outstanding[request.identity].acked_by_us = head.id
+            await self._ack_sent(store, request.identity, head.id)
+
+    async def _ack_sent(self, store: Store, identity: Identity, batch_id: int) -> None:
+        """Ack a batch that was sent. An error is the next get's, for this one has its answer."""
+        known = self._outstanding[identity]
+        try:
+            await self._ack(store, Ack(identity, batch_id))
+            known.acked_by_us = batch_id
+        except CanalError as error:
+            known.to_ack = batch_id
+            logger.warning("%s: batch %d is not acked yet: %s", self._peer, batch_id, error)
+
+    async def _before_get(self, store: Store, request: Get) -> None:
+        """Give back what could not be given back before, and refuse what could not be acked."""
+        known = self._outstanding.get(request.identity)
+        if known is None:
+            return
+        if known.to_give_back is not None:
+            await self._roll_back_one(store, request.identity, known)
+        if request.auto_ack and known.batches:
+            call = self._request(request.identity)
+            out = await store.call_async(DestinationApi.list_batch_ids, call)
+            if out:
+                raise BatchesUnacked(
+                    f"clientId:{request.identity.client_id} has last batch:[{out[-1]}] isn't ack , "
+                    "maybe loss data"
+                )
 
     async def _rendered(
         self, head: MessageHead, chunks: list[DecodedChunk], size_bytes: int
@@ -355,17 +391,28 @@ class Connection:
         )
 
     async def _give_back(self, store: Store, identity: Identity, head: MessageHead) -> None:
-        """Roll back a batch that its client does not get."""
-        given_back = self._rollback_request(identity, head.id, head.epoch)
-        await store.call_async(DestinationApi.rollback, given_back)
-        self._outstanding[identity].batches.discard(head.id)
+        """Roll back a batch that its client does not get: now, or else before the next get."""
+        known = self._outstanding[identity]
+        known.batches.discard(head.id)
+        known.to_give_back = head.id, head.epoch
+        try:
+            await self._roll_back_one(store, identity, known)
+        except CanalError as error:  # the client is told why it does not get the batch
+            logger.warning("%s: batch %d is still outstanding: %s", self._peer, head.id, error)
+
+    async def _roll_back_one(self, store: Store, identity: Identity, known: Outstanding) -> None:
+        assert known.to_give_back is not None
+        with contextlib.suppress(*VOID):
+            request = self._rollback_request(identity, *known.to_give_back)
+            await store.call_async(DestinationApi.rollback, request)
+        known.to_give_back = None
 
     async def _refuse_mixed_epochs(
         self, store: Store, identity: Identity, head: MessageHead
     ) -> None:
         """Raise InstanceRestarted if the client has batches of before a restart: they are stale,
         and every ack of them would be refused."""
-        known = self._outstanding.setdefault(identity, _Outstanding(head.epoch))
+        known = self._outstanding.setdefault(identity, Outstanding(head.epoch))
         if known.epoch != head.epoch and known.batches:
             await self._give_back(store, identity, head)
             raise InstanceRestarted(
