@@ -22,6 +22,7 @@ import ray
 from ray._private import worker as ray_worker
 
 from ray_canal.spark.schema import in_letters_of, readable_array
+from ray_canal.views.mysql_texts import fraction_digits
 
 PARTITION_BYTES = 2 << 20
 """A table's batches are divided among all cores, but not into partitions much smaller than this."""
@@ -233,13 +234,13 @@ def _in_place(given: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(given == wanted) and not kind.is_null(given)
 
 
-def _shipped_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _shipped_array(array: pa.Array, wanted: pa.DataType, digits: int | None = None) -> pa.Array:
     if _in_place(array.type, wanted):
         return array
     if not kind.is_struct(array.type) or not kind.is_struct(wanted):
-        return readable_array(array, wanted)
+        return readable_array(array, wanted, digits)
     children = [
-        _shipped_array(array.field(index), wanted.field(field.name).type)
+        _shipped_array(array.field(index), wanted.field(field.name).type, fraction_digits(field))
         for index, field in enumerate(array.type)
     ]
     mask = array.is_null() if array.null_count else None

@@ -234,7 +234,7 @@ def common_schema(group: list[pa.RecordBatch]) -> pa.Schema:
 
 
 def _merged_schema(first: pa.Schema, second: pa.Schema) -> pa.Schema:
-    if first.equals(second):
+    if first.equals(second, check_metadata=True):
         return second
     merged = merged_type(pa.struct(list(first)), pa.struct(list(second)))
     return pa.schema(list(merged), second.metadata)

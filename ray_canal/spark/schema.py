@@ -8,6 +8,7 @@ columns.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.types as kind
 from pyspark.sql import types as spark
 
 from ray_canal.errors import CanalError
-from ray_canal.views.mysql_texts import mysql_texts
+from ray_canal.views.mysql_texts import fraction_digits, fraction_notes, mysql_texts
 
 SPARK_DECIMAL_DIGITS_MAX = 38
 _UINT64_DIGITS = 20
@@ -106,10 +107,11 @@ def readable_schema(given: pa.Schema) -> pa.Schema:
     )
 
 
-def readable_array(array: pa.Array, target: pa.DataType) -> pa.Array:
+def readable_array(array: pa.Array, target: pa.DataType, digits: int | None = None) -> pa.Array:
     """`array` as `target`, a type that came from `readable_type`; itself where nothing changes.
 
-    A struct may lack fields of `target`: they come out as NULL.
+    A struct may lack fields of `target`: they come out as NULL. `digits`: the declared fractional
+    digits of times (None: unknown).
     """
     given = array.type
     if given == target:
@@ -128,7 +130,7 @@ def readable_array(array: pa.Array, target: pa.DataType) -> pa.Array:
     if kind.is_time(given):
         return readable_array(array.cast(pa.time64("us")).cast(pa.int64()), target)
     if target in (pa.string(), pa.binary()) and readable_type(given) != pa.binary():
-        return mysql_texts(array).cast(target)
+        return mysql_texts(array, digits).cast(target)
     # Rounded to the next one, as ALTER TABLE does.
     return array.cast(target, safe=not kind.is_floating(target))
 
@@ -186,19 +188,20 @@ def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
     widen; what has nothing in common becomes text, with bytes bytes. Both must come from
     `readable_type`.
     """
-    if first == second:
+    if first.equals(second, check_metadata=True):
         return first
     if kind.is_struct(first) and kind.is_struct(second):
         older = {field.name.lower(): field for field in first}
         newer = {field.name.lower(): field for field in second}
         fields = [
-            pa.field(
-                field.name,
-                merged_type(older[name].type, field.type) if name in older else field.type,
-            )
+            _merged_field(older[name], field)
+            if name in older
+            else pa.field(field.name, field.type, metadata=field.metadata)
             for name, field in newer.items()
         ]
         return pa.struct([*fields, *(field for name, field in older.items() if name not in newer)])
+    if first == second:
+        return first
     if pa.binary() in (first, second):
         return pa.binary()
     if kind.is_decimal(first) or kind.is_decimal(second):
@@ -210,6 +213,17 @@ def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
         return readable_type(merged.field(0).type)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.string()
+
+
+def _merged_field(older: pa.Field, newer: pa.Field) -> pa.Field:
+    """Return one field for both. Of times it has the digits of whichever has more: rows of the
+    other one are shown with them, as after ALTER TABLE, and none loses any."""
+    merged = merged_type(older.type, newer.type)
+    notes = None
+    if kind.is_timestamp(merged) or kind.is_duration(merged):
+        known = [n for n in map(fraction_digits, (older, newer)) if n is not None]
+        notes = fraction_notes(max(known) if len(known) == 2 else None)
+    return pa.field(newer.name, merged, metadata=notes)
 
 
 def _merged_decimal(first: pa.DataType, second: pa.DataType) -> pa.DataType:
@@ -259,22 +273,30 @@ def spark_type(readable: pa.DataType) -> spark.DataType:
         return spark.ArrayType(spark_type(readable.value_type))
     if kind.is_struct(readable):
         return spark.StructType(
-            [spark.StructField(f.name, spark_type(f.type), f.nullable) for f in readable]
+            [
+                spark.StructField(f.name, spark_type(f.type), f.nullable, _notes(f.metadata))
+                for f in readable
+            ]
         )
     raise UnsupportedType(f"Spark has no type for Arrow's {readable}")
 
 
 def spark_schema(readable: pa.Schema) -> spark.StructType:
     """Spark's schema; the Arrow schema's metadata goes to the metadata of each top-level field."""
-    notes = {
-        key.decode(): value.decode("utf-8", "replace")
-        for key, value in (readable.metadata or {}).items()
-        if key.startswith(b"canal.")
-    }
+    notes = _notes(readable.metadata)
     fields = [readable.field(i) for i in range(len(readable))]
     return spark.StructType(
         [spark.StructField(f.name, spark_type(f.type), f.nullable, notes) for f in fields]
     )
+
+
+def _notes(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    """Return ray_canal's own metadata as Spark keeps them."""
+    return {
+        key.decode(): value.decode("utf-8", "replace")
+        for key, value in (metadata or {}).items()
+        if key.startswith(b"canal.")
+    }
 
 
 def schema_json(readable: pa.Schema) -> str:
@@ -289,7 +311,7 @@ def _readable_struct(array: pa.StructArray, target: pa.StructType) -> pa.StructA
         children.append(
             pa.nulls(len(array), field.type)
             if at < 0
-            else readable_array(array.field(at), field.type)
+            else readable_array(array.field(at), field.type, fraction_digits(array.type.field(at)))
         )
     mask = array.is_null() if array.null_count else None
     if not children:

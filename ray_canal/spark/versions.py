@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
 from ray_canal.spark.schema import merged_type, readable_type, spark_type
-from ray_canal.views.mysql_texts import DOUBLE_WIDTH, FLOAT_DIGITS, FLOAT_WIDTH, PLAIN_MAX
+from ray_canal.views.mysql_texts import (
+    DOUBLE_WIDTH,
+    FLOAT_DIGITS,
+    FLOAT_WIDTH,
+    FRACTION,
+    PLAIN_MAX,
+)
 
 _BYTES, _TEXT = spark.BinaryType(), spark.StringType()
+_WHOLE_SECONDS = len("2026-11-28 01:02:03")
 _EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 
 
@@ -22,7 +30,7 @@ def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
     """
     if all(frame.schema == frames[0].schema for frame in frames):
         return frames
-    arrow = [readable_type(to_arrow_type(frame.schema)) for frame in frames]
+    arrow = [readable_type(_arrow_type(frame.schema)) for frame in frames]
     merged = spark_type(reduce(merged_type, arrow))
     if not isinstance(merged, spark.StructType):
         return frames
@@ -31,7 +39,7 @@ def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
         frame.select(
             *(
                 _as(
-                    F.col(f"`{field.name}`"), _type_of(frame.schema, field.name), field.dataType
+                    F.col(f"`{field.name}`"), field_named(frame.schema, field.name), field.dataType
                 ).alias(field.name, metadata=notes)
                 for field in merged
             )
@@ -40,9 +48,13 @@ def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
     ]
 
 
-def _type_of(struct: spark.DataType, name: str) -> spark.DataType | None:
-    field = field_named(struct, name)
-    return None if field is None else field.dataType
+def _arrow_type(given: spark.DataType) -> pa.DataType:
+    """Return Arrow's type, whose fields have the metadata of Spark's."""
+    if not isinstance(given, spark.StructType):
+        return to_arrow_type(given)
+    return pa.struct(
+        [pa.field(f.name, _arrow_type(f.dataType), f.nullable, f.metadata or None) for f in given]
+    )
 
 
 def field_named(struct: spark.DataType, name: str) -> spark.StructField | None:
@@ -52,27 +64,27 @@ def field_named(struct: spark.DataType, name: str) -> spark.StructField | None:
     return next((field for field in struct if field.name.lower() == name.lower()), None)
 
 
-def _as(column: Column, given: spark.DataType | None, wanted: spark.DataType) -> Column:
+def _as(column: Column, given: spark.StructField | None, wanted: spark.DataType) -> Column:
     """A column, which may not be there, as another type; structs by the names of their fields."""
     if given is None:
         return F.lit(None).cast(wanted)
-    if given == wanted:
+    if given.dataType == wanted:
         return column
     if not isinstance(wanted, spark.StructType):
         text = _mysql_text(column, given) if wanted in (_TEXT, _BYTES) else column
         return text.cast(wanted)
     fields = []
     for field in wanted:
-        found = field_named(given, field.name)
+        found = field_named(given.dataType, field.name)
         value = column[field.name if found is None else found.name]
-        fields.append(
-            _as(value, _type_of(given, field.name), field.dataType).alias(field.name)
-        )
+        as_wanted = _as(value, found, field.dataType)
+        fields.append(as_wanted.alias(field.name, metadata=field.metadata))
     return F.when(column.isNotNull(), F.struct(*fields))
 
 
-def _mysql_text(column: Column, given: spark.DataType) -> Column:
+def _mysql_text(column: Column, field: spark.StructField) -> Column:
     """A column of another type as `mysql_texts` (views/mysql_texts.py) makes it of Arrow's."""
+    given = field.dataType
     if given == _BYTES:
         return column
     if isinstance(given, spark.ArrayType):
@@ -82,11 +94,25 @@ def _mysql_text(column: Column, given: spark.DataType) -> Column:
     if isinstance(given, spark.DecimalType) and given.scale > 0:
         return _decimal_text(column)
     if isinstance(given, spark.DayTimeIntervalType):
-        return _time_text(column)
+        return _with_digits(_time_text(column), field)
     if isinstance(given, spark.TimestampType):
         seconds = (F.unix_micros(column).cast("decimal(20, 0)") / 1_000_000).cast("decimal(18, 6)")
         column = F.expr(_EPOCH) + F.make_dt_interval(secs=seconds)
+    if isinstance(given, spark.TimestampType | spark.TimestampNTZType):
+        text = column.cast("string")  # which ends in no zeros
+        point = F.when(F.length(text) == _WHOLE_SECONDS, ".").otherwise("")
+        return _with_digits(F.rpad(F.concat(text, point), _WHOLE_SECONDS + 7, "0"), field)
     return column.cast("string")
+
+
+def _with_digits(text: Column, field: spark.StructField) -> Column:
+    """Return times with six fractional digits with as many as were declared; where that is unknown,
+    without zeros at the end."""
+    digits = (field.metadata or {}).get(FRACTION.decode())
+    if not digits:
+        return F.regexp_replace(text, r"\.?0{1,6}$", "")
+    dropped = 6 - int(digits) if int(digits) else 7
+    return text.substr(F.lit(1), F.length(text) - dropped)
 
 
 def _time_text(column: Column) -> Column:
@@ -96,7 +122,7 @@ def _time_text(column: Column) -> Column:
     sign = F.when(column < F.expr("INTERVAL '0' SECOND"), "-").otherwise("")
     hours = (day * 24 + hour).cast("int")
     text = F.format_string("%s%02d:%02d:%09.6f", sign, hours, minute, second.cast("double"))
-    return F.when(column.isNotNull(), F.regexp_replace(text, r"\.?0{1,6}$", ""))
+    return F.when(column.isNotNull(), text)
 
 
 def _decimal_text(column: Column) -> Column:

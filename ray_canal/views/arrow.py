@@ -31,6 +31,7 @@ from ray_canal.types.registry import STORAGES, storage_code
 from ray_canal.views.envelope import ENVELOPE, Envelopes
 from ray_canal.views.envelope import load_kernels as load_envelope_kernels
 from ray_canal.views.irregular import Irregular, refuse_irregular
+from ray_canal.views.mysql_texts import fraction_notes
 from ray_canal.views.presence import with_presence
 
 _TEXT_BYTES_MAX = (1 << 31) - 1  # offsets are int32
@@ -187,7 +188,7 @@ class _Image:
 @lru_cache(maxsize=512)
 def _image(meta: TableMeta, storage: tuple[int, ...]) -> _Image:
     kinds = tuple(arrow_type(c, code) for c, code in zip(meta.columns, storage, strict=True))
-    image = pa.struct([pa.field(c.name, k) for c, k in zip(meta.columns, kinds, strict=True)])
+    image = pa.struct([_field(c, kind) for c, kind in zip(meta.columns, kinds, strict=True)])
     keys = [column.name for column in meta.columns if column.is_key]
     metadata = {
         b"canal.schema": meta.schema.encode(),
@@ -196,6 +197,14 @@ def _image(meta: TableMeta, storage: tuple[int, ...]) -> _Image:
     }
     fields = [*ENVELOPE, pa.field("before", image), pa.field("after", image)]
     return _Image(kinds, image, pa.schema(fields, metadata=metadata))
+
+
+def _field(column: ColumnMeta, kind: pa.DataType) -> pa.Field:
+    """Return a column's field; of times with the declared fractional digits, which MySQL's text has
+    and Arrow's type does not tell."""
+    has_fraction = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
+    notes = fraction_notes(column.fraction) if has_fraction else None
+    return pa.field(column.name, kind, metadata=notes)
 
 
 def _no_images(image: _Image, rows: int) -> pa.Array:

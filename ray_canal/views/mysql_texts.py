@@ -1,7 +1,8 @@
 """Values as the text that MySQL makes of them, when a column becomes text: by ALTER TABLE, by CAST.
 
-What Arrow's types do not tell is how many digits a time was declared to have behind its seconds:
-zeros at a fraction's end are left out. A TIMESTAMP is in UTC.
+Arrow's types do not tell how many fractional digits a time was declared to have; the metadata of
+its field do (`FRACTION`). Where they are unknown, zeros at a fraction's end are left out. A
+TIMESTAMP is in UTC.
 """
 
 from __future__ import annotations
@@ -21,19 +22,36 @@ small ones with all their zeros.)"""
 PLAIN_MAX = 15
 """Places before the point, and zeros behind it, of numbers without an exponent."""
 
+FRACTION = b"canal.fraction"
+"""Metadata key of a field: the declared fractional digits of a DATETIME, TIMESTAMP or TIME; empty
+where they are unknown."""
+
 _US = 1_000_000
+_US_DIGITS = 6
 
 
-def mysql_texts(values: pa.Array) -> pa.Array:
-    """Return values as strings; null stays null."""
+def fraction_notes(digits: int | None) -> dict[bytes, bytes]:
+    """Return the metadata of a field with so many declared fractional digits; None: unknown."""
+    return {FRACTION: b"" if digits is None else str(digits).encode()}
+
+
+def fraction_digits(field: pa.Field) -> int | None:
+    """Return the declared fractional digits of a field; None: unknown."""
+    found = (field.metadata or {}).get(FRACTION)
+    return int(found) if found else None
+
+
+def mysql_texts(values: pa.Array, digits: int | None = None) -> pa.Array:
+    """Return values as strings; null stays null. `digits`: the declared fractional digits of times
+    (None: unknown)."""
     given = values.type
     if kind.is_floating(given):
         return _of_distinct(values, is_float=given != pa.float64())
     if kind.is_timestamp(given):
         naive = values.cast(pa.timestamp("us", given.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
-        return _without_zeros(naive.cast(pa.string()))
+        return _with_digits(naive.cast(pa.string()), digits)
     if kind.is_duration(given):
-        return _without_zeros(time_texts(values))
+        return _with_digits(time_texts(values), digits)
     if kind.is_decimal(given):
         return decimal_texts(values)
     return values.cast(pa.string())
@@ -85,6 +103,10 @@ def time_texts(values: pa.Array) -> pa.Array:
     return pc.if_else(us.is_null(), pa.scalar(None, pa.string()), texts)
 
 
-def _without_zeros(texts: pa.Array) -> pa.Array:
-    """Return times with a fraction without the zeros at its end."""
-    return pc.replace_substring_regex(texts, r"\.?0{1,6}$", "")
+def _with_digits(texts: pa.Array, digits: int | None) -> pa.Array:
+    """Return times with six fractional digits with so many; None: without zeros at the end."""
+    if digits is None:
+        return pc.replace_substring_regex(texts, r"\.?0{1,6}$", "")
+    if digits == _US_DIGITS:
+        return texts
+    return pc.utf8_slice_codeunits(texts, 0, digits - _US_DIGITS if digits else -1 - _US_DIGITS)

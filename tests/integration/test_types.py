@@ -16,7 +16,7 @@ import pytest
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.offline import decode_chunks, decode_files
 from ray_canal.views.entries import iter_entries
-from ray_canal.views.mysql_texts import mysql_texts
+from ray_canal.views.mysql_texts import fraction_digits, mysql_texts
 from tests.servers import Server, start
 
 
@@ -335,3 +335,50 @@ def test_text_of_values_is_what_alter_table_makes_of_them(mysql97: Server) -> No
         shown = mysql97.execute(f"select {name} from types.told order by id")
         told = mysql_texts(pa.array([row[name] for row in found], kind))
         assert told.to_pylist() == [row[0] for row in shown], name
+
+
+TIMES = {f"{kind}{digits}": f"{kind}({digits})" for kind in ("datetime", "timestamp", "time")
+         for digits in range(7)}  # fmt: skip
+
+
+def random_time(chance: random.Random, kind: str) -> str:
+    """SQL of a value whose fraction often ends in zeros."""
+    fraction = chance.choice([0, 1, 500_000, 120_000, 123_000, chance.randrange(10**6)])
+    clock = f"{chance.randrange(60):02}:{chance.randrange(60):02}.{fraction:06}"
+    if kind.startswith("time("):
+        return f"'{chance.choice(['', '-'])}{chance.randrange(838):02}:{clock}'"
+    year = (
+        chance.randint(1971, 2037) if kind.startswith("timestamp") else chance.randint(1000, 9998)
+    )
+    day = f"{year}-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}"
+    return f"'{day} {chance.randrange(24):02}:{clock}'"
+
+
+@pytest.mark.parametrize("server", ["mysql97", "mysql56", "mariadb"], indirect=True)
+def test_times_become_text_with_their_declared_digits(server: Server) -> None:
+    chance = random.Random(23)
+    columns = ", ".join(f"{name} {kind} null" for name, kind in TIMES.items())
+    rows = [
+        ", ".join(
+            chance.choice([random_time(chance, kind)] * 19 + ["null"]) for kind in TIMES.values()
+        )
+        for _ in range(200)
+    ]
+    server.execute("flush binary logs")
+    first = len(server.binlogs()) - 1
+    server.execute(
+        "set time_zone = '+00:00'",
+        "drop table if exists types.digits",
+        f"create table types.digits (id int primary key auto_increment, {columns})",
+        f"insert into types.digits ({', '.join(TIMES)}) values ({'), ('.join(rows)})",
+        "flush binary logs",
+    )
+    *_, batch = decode_files(server.binlogs()[first:-1], tables=r"types\.digits")
+    after = batch.column("after")
+    shown = ", ".join(f"cast({name} as char)" for name in TIMES)
+    wanted = server.execute(
+        "set time_zone = '+00:00'", f"select {shown} from types.digits order by id"
+    )
+    for name, theirs in zip(TIMES, zip(*wanted, strict=True), strict=True):
+        field = after.type.field(name)
+        assert mysql_texts(after.field(name), fraction_digits(field)).to_pylist() == [*theirs], name
