@@ -186,6 +186,7 @@ def _records(
                 server_charset=query.server_charset,
                 sql_mode=query.sql_mode,
                 error_code=query.error_code,
+                uses_temporary=uses_temporary(raw, walked, entry),
             )
         )
     if kind in (event_types.INTVAR, event_types.RAND, event_types.USER_VAR):

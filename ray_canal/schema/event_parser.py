@@ -28,13 +28,14 @@ from ray_canal.model.table_event import RENAME, TableEffect
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.apply_ddl import is_ddl
 from ray_canal.schema.ddl.event_filter import drop_events
-from ray_canal.schema.ddl.row_effects import RowEffects, with_effects
+from ray_canal.schema.ddl.row_effects import row_effects, with_effects
 from ray_canal.schema.ddl.statements import classify
+from ray_canal.schema.ddl.temporary_tables import TemporaryTables
 from ray_canal.schema.history import HistoryPlace, place_of
 from ray_canal.schema.keeper import SchemaKeeper
 from ray_canal.schema.names import Name, Names
 from ray_canal.schema.registry import SchemaRegistry
-from ray_canal.schema.table_state import session_of
+from ray_canal.schema.table_state import StatementSession, session_of
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class EventParser:
         self._keeper = keeper
         self._wanted = wanted
         self._ask_names = names
-        self._row_effects = RowEffects()
+        self._temporary = TemporaryTables()
         if keeper is not None:
             schemas.use(keeper.history)
 
@@ -95,7 +96,7 @@ class EventParser:
     def _parsed(self, raw: RawChunk) -> ParsedChunk:
         walked = walk(raw)
         pieces = None if names_transactions(walked) else digest_pieces(raw, walked)
-        task = _Chunk(raw, walked, self._schemas, self._keeper, self._wanted, self._row_effects)
+        task = _Chunk(raw, walked, self._schemas, self._keeper, self._wanted, self._temporary)
         parsed = assemble(raw, walked, task.resolve, task.classified)
         if pieces is not None:
             parsed = replace(parsed, pieces=pieces)
@@ -133,9 +134,9 @@ class _Chunk:
         schemas: SchemaRegistry,
         keeper: SchemaKeeper | None,
         wanted: EventFilter | None,
-        row_effects: RowEffects,
+        temporary: TemporaryTables,
     ) -> None:
-        self._row_effects = row_effects
+        self._temporary = temporary
         self._raw = raw
         self._walked = walked
         self._schemas = schemas
@@ -179,23 +180,30 @@ class _Chunk:
         """The statement's records; what it does to schemas is done."""
         head = self._raw.head
         records = classify(event, self._schemas.names)
-        effects = self._effects(event)
+        session = self._session(event)
+        effects = self._effects(event, session)
         if effects:
             records = with_effects(records, effects)
         if self._keeper is not None and not event.is_annotation and is_ddl(event.sql):
-            session = session_of(head, event)
             self.changes += self._keeper.applied(head, event.position, event.sql, session)
         for record in records:
             if record.is_ddl:
                 self._schemas.changed(record.schema or event.schema)
         return records
 
-    def _effects(self, event: QueryEvent) -> list[TableEffect]:
+    def _session(self, event: QueryEvent) -> StatementSession:
+        session = session_of(self._raw.head, event)
+        if event.is_annotation:
+            return session
+        temporary = self._temporary.seen(event, session.dialect, self._schemas.names)
+        return replace(session, temporary=temporary)
+
+    def _effects(self, event: QueryEvent, session: StatementSession) -> list[TableEffect]:
         """Return what the statement does to rows; before it is applied to schemas."""
         head, schemas = self._raw.head, self._schemas
         place = place_of(head.journal_name, event.position - 1)
-        found = self._row_effects.of(
-            event, session_of(head, event), lambda schema: schemas.tables_at(schema, place)
+        found = row_effects(
+            event, session, lambda schema: schemas.tables_at(schema, place), schemas.names
         )
         moved: dict[Name, TableMeta | None] = {}
         if len(found) > _EFFECTS_WITH_COLUMNS_MAX:

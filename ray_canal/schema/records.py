@@ -250,9 +250,9 @@ def replay(history: SchemaHistory, record: SchemaRecord) -> None:
             history.put(place, _from_tree(body, SharedColumns()))
         else:
             sql = body.pop("sql")
-            history.apply(
-                place, sql, StatementSession(**{**body, "dialect": Dialect(**body["dialect"])})
-            )
+            body["dialect"] = Dialect(**body["dialect"])
+            body["temporary"] = tuple((s, t) for s, t in body.get("temporary", ()))
+            history.apply(place, sql, StatementSession(**body))
     except (ValueError, KeyError, TypeError) as error:
         raise _unreadable(record, error) from None
 

@@ -42,12 +42,14 @@ class DdlNotApplied(Exception):
 @dataclass(frozen=True, slots=True)
 class StatementSession:
     """The session that ran a statement. `schema` is its database, `server_charset` what a new
-    database gets; both may be empty: not known. `error_code`: how the statement failed."""
+    database gets; both may be empty: not known. `error_code`: how the statement failed.
+    `temporary`: names that mean temporary tables of the session in it, as names are compared."""
 
     schema: str = ""
     server_charset: str = ""
     dialect: Dialect = field(default_factory=Dialect)
     error_code: int = 0
+    temporary: tuple[tuple[str, str], ...] = ()
 
 
 def session_of(head: ChunkHead, event: Ran) -> StatementSession:

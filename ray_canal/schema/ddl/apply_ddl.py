@@ -72,6 +72,10 @@ class Effects:
         name = self._names.pair(name)
         return self.tables[name] if name in self.tables else self._known.table(name)
 
+    def is_temporary(self, name: Name, session: StatementSession) -> bool:
+        """Tell if a name means a temporary table of the session."""
+        return bool(session.temporary) and self._names.pair(name) in session.temporary
+
     def existing(self, name: Name) -> TableState | None:
         """A table that the statement takes for existing."""
         state = self.table(name)
@@ -194,10 +198,13 @@ def _create(words: Words, session: StatementSession, effects: Effects) -> None:
     if create.like is None:
         effects.put(name, create.state(effects.charset_of(create.schema)))
         return
+    other = ".".join(create.like)
+    if effects.is_temporary(create.like, session):
+        effects.put(name, unknown(*name, f"made LIKE {other}, which was a temporary table"))
+        return
     like = effects.table(create.like)
     if like is not None:
         like = with_hashes(replace(like, keys=taken_over(like)))
-    other = ".".join(create.like)
     effects.put(name, like or unknown(*name, f"made LIKE {other}, which was not known"))
 
 
@@ -224,6 +231,8 @@ def _create_index(words: Words, session: StatementSession, effects: Effects) -> 
         using.append(words.token())
         words.skip()
     name = words.name(session.schema)
+    if effects.is_temporary(name, session):
+        return
     state = effects.existing(name)
     if state is None or state.problem:
         if state and kind == "UNIQUE":
@@ -248,6 +257,8 @@ def _alter(words: Words, session: StatementSession, effects: Effects) -> None:
     head = Words(rest)
     head.take("IF", "EXISTS")
     name = head.name(session.schema)
+    if effects.is_temporary(name, session):
+        return
     state = effects.existing(name)
     try:
         if session.error_code:
@@ -301,11 +312,16 @@ def _drop(words: Words, session: StatementSession, effects: Effects) -> None:
     words.take("IF", "EXISTS")
     while True:
         name = words.name(session.schema)
-        state = effects.existing(name)
-        if kind != "SEQUENCE" or state is None or state.problem or is_sequence(state):
-            effects.put(name, None)
+        if not effects.is_temporary(name, session):
+            _drop_table(name, kind, effects)
         if not words.take(","):
             return
+
+
+def _drop_table(name: Name, kind: str, effects: Effects) -> None:
+    state = effects.existing(name)
+    if kind != "SEQUENCE" or state is None or state.problem or is_sequence(state):
+        effects.put(name, None)
 
 
 def _drop_index(words: Words, session: StatementSession, effects: Effects) -> None:
@@ -315,7 +331,7 @@ def _drop_index(words: Words, session: StatementSession, effects: Effects) -> No
     if not words.take("ON"):
         return
     name = words.name(session.schema)
-    state = effects.existing(name)
+    state = None if effects.is_temporary(name, session) else effects.existing(name)
     if state is None:
         return
     if index == "primary":
@@ -337,7 +353,9 @@ def _rename(words: Words, session: StatementSession, effects: Effects) -> None:
         while not words.done and not words.take("TO"):
             words.skip()  # MariaDB: WAIT n | NOWAIT
         new = words.name(session.schema)
-        if not maybe or effects.existing(old) is not None:
+        if effects.is_temporary(old, session):
+            pass
+        elif not maybe or effects.existing(old) is not None:
             effects.move(old, new)
         if not words.take(","):
             return

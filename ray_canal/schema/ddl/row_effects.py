@@ -7,7 +7,6 @@ cannot tell apart counts as a statement that may have changed rows of any table.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -21,106 +20,82 @@ from ray_canal.schema.ddl.vocabulary import (
     skip_modifiers,
 )
 from ray_canal.schema.ddl.words import Words, statement
-from ray_canal.schema.names import Name
+from ray_canal.schema.names import Name, Names
 from ray_canal.schema.table_state import StatementSession
 
-_TEMPORARY_MAX = 10_000
 _DML = ("INSERT", "REPLACE", "UPDATE", "DELETE", "LOAD")
 _MOVES_ROWS = ("DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT")
 """Before PARTITION or TABLESPACE, in ALTER TABLE."""
 
 
-class RowEffects:
-    """Effects of one source's statements, in any order. Temporary tables are remembered, as their
-    changes are left out."""
-
-    def __init__(self) -> None:
-        self._temporary: OrderedDict[tuple[int, Name | None], None] = OrderedDict()
-
-    def of(
-        self,
-        event: QueryEvent,
-        session: StatementSession,
-        tables_of: Callable[[str], Sequence[Name]],
-    ) -> list[TableEffect]:
-        """Return what a statement does to rows. `tables_of`: the tables of a database just before
-        it."""
-        if event.is_annotation:
-            return []
-        words = statement(event.sql, session.dialect)
-        verb = words.peek()
-        found: list[TableEffect] = []
-        if verb == "TRUNCATE":
-            words.skip()
-            words.take("TABLE")
-            found = [TableEffect(TRUNCATE, *words.name(event.schema))]
-        elif verb == "DROP":
-            found = self._drop(words, event, tables_of)
-        elif verb == "RENAME":
-            found = _rename(words, event.schema)
-        elif verb == "ALTER" and not session.error_code:
-            found = _alter(words, event.schema)
-        elif verb == "CREATE":
-            found = self._create(words, event, session)
-        elif verb in _DML:
-            found = [_changed(words, verb, event.schema)]
-        elif verb in CALLING_VERBS:
-            found = [TableEffect(STATEMENT, "", "")]
-        kept = [effect for effect in found if not self._is_temporary(event.thread_id, effect)]
-        return [effect._replace(ordinal=n) for n, effect in enumerate(kept)]
-
-    def _is_temporary(self, thread_id: int, effect: TableEffect) -> bool:
-        names = (effect[1:3], effect.other)
-        return any((thread_id, name) in self._temporary for name in names)
-
-    def _drop(
-        self, words: Words, event: QueryEvent, tables_of: Callable[[str], Sequence[Name]]
-    ) -> list[TableEffect]:
+def row_effects(
+    event: QueryEvent,
+    session: StatementSession,
+    tables_of: Callable[[str], Sequence[Name]],
+    names: Names,
+) -> list[TableEffect]:
+    """Return what a statement does to rows; changes of temporary tables are left out. `tables_of`:
+    the tables of a database just before it."""
+    if event.is_annotation:
+        return []
+    words = statement(event.sql, session.dialect)
+    verb = words.peek()
+    found: list[TableEffect] = []
+    if verb == "TRUNCATE":
         words.skip()
-        if words.take_any("DATABASE", "SCHEMA"):
-            words.take("IF", "EXISTS")
-            return [TableEffect(ERASE, *name) for name in tables_of(words.identifier())]
-        temporary = words.take("TEMPORARY")
-        if not words.take_any("TABLE", "TABLES", "SEQUENCE"):
-            return []
+        words.take("TABLE")
+        found = [TableEffect(TRUNCATE, *words.name(event.schema))]
+    elif verb == "DROP":
+        found = _drop(words, event, tables_of)
+    elif verb == "RENAME":
+        found = _rename(words, event.schema)
+    elif verb == "ALTER" and not session.error_code:
+        found = _alter(words, event.schema)
+    elif verb == "CREATE":
+        found = _create(words, event, session)
+    elif verb in _DML:
+        found = [_changed(words, verb, event.schema)]
+    elif verb in CALLING_VERBS:
+        found = [TableEffect(STATEMENT, "", "")]
+    if session.temporary:
+        found = [each for each in found if names.pair(_changes(each)) not in session.temporary]
+    return [effect._replace(ordinal=n) for n, effect in enumerate(found)]
+
+
+def _changes(effect: TableEffect) -> Name:
+    """Return the table that the statement named before its effect."""
+    if effect.kind == RENAME and effect.other:
+        return effect.other
+    return effect.schema, effect.table
+
+
+def _drop(
+    words: Words, event: QueryEvent, tables_of: Callable[[str], Sequence[Name]]
+) -> list[TableEffect]:
+    words.skip()
+    if words.take_any("DATABASE", "SCHEMA"):
         words.take("IF", "EXISTS")
-        names = [words.name(event.schema)]
-        while words.take(","):
-            names.append(words.name(event.schema))
-        found = []
-        for name in names:
-            was_temporary = self._forget(event.thread_id, name)
-            if not temporary and not was_temporary:
-                found.append(TableEffect(ERASE, *name))
-        return found
+        return [TableEffect(ERASE, *name) for name in tables_of(words.identifier())]
+    if not words.take_any("TABLE", "TABLES", "SEQUENCE"):
+        return []  # a temporary table, a view …
+    words.take("IF", "EXISTS")
+    found = [TableEffect(ERASE, *words.name(event.schema))]
+    while words.take(","):
+        found.append(TableEffect(ERASE, *words.name(event.schema)))
+    return found
 
-    def _create(
-        self, words: Words, event: QueryEvent, session: StatementSession
-    ) -> list[TableEffect]:
-        words.skip()
-        replaces = words.take("OR", "REPLACE")
-        temporary = words.take("TEMPORARY")
-        if not words.take_any("TABLE", "SEQUENCE"):
-            return []
-        words.take("IF", "NOT", "EXISTS")
-        name = words.name(event.schema)
-        if temporary:
-            self._remember(event.thread_id, name)
-            return []
-        found = [TableEffect(ERASE, *name)] if replaces else []
-        if not session.error_code and _has_query(words):
-            found.append(TableEffect(STATEMENT, *name))
-        return found
 
-    def _remember(self, thread_id: int, name: Name) -> None:
-        self._temporary[thread_id, name] = None
-        while len(self._temporary) > _TEMPORARY_MAX:
-            self._temporary.popitem(last=False)
-
-    def _forget(self, thread_id: int, name: Name) -> bool:
-        known = (thread_id, name) in self._temporary
-        self._temporary.pop((thread_id, name), None)
-        return known
+def _create(words: Words, event: QueryEvent, session: StatementSession) -> list[TableEffect]:
+    words.skip()
+    replaces = words.take("OR", "REPLACE")
+    if not words.take_any("TABLE", "SEQUENCE"):
+        return []
+    words.take("IF", "NOT", "EXISTS")
+    name = words.name(event.schema)
+    found = [TableEffect(ERASE, *name)] if replaces else []
+    if not session.error_code and _has_query(words):
+        found.append(TableEffect(STATEMENT, *name))
+    return found
 
 
 def with_effects(

@@ -5,23 +5,28 @@ from __future__ import annotations
 import pytest
 
 from ray_canal.binlog.parsed import QueryEvent
-from ray_canal.schema.ddl.row_effects import RowEffects, with_effects
+from ray_canal.schema.ddl.row_effects import row_effects, with_effects
 from ray_canal.schema.ddl.statements import classify
 from ray_canal.schema.ddl.words import MODE_ANSI_QUOTES, Dialect
+from ray_canal.schema.names import Names
 from ray_canal.schema.table_state import StatementSession
 
 TABLES = [("db", "a"), ("db", "b"), ("other", "c")]
 
 
-def effects(sql: str, reader: RowEffects | None = None, thread: int = 1, **session: object) -> str:
+def effects(sql: str, **session: object) -> str:
     """As `KIND schema.table<other`, one after the other."""
-    reader = reader or RowEffects()
-    event = QueryEvent("db", sql, thread, 4, 0)
+    event = QueryEvent("db", sql, 1, 4, 0)
 
     def tables_of(schema: str) -> list[tuple[str, str]]:
         return [name for name in TABLES if name[0] == schema]
 
-    found = reader.of(event, StatementSession(schema="db", **session), tables_of)  # type: ignore[arg-type]
+    found = row_effects(
+        event,
+        StatementSession(schema="db", **session),  # type: ignore[arg-type]
+        tables_of,
+        Names(0),
+    )
     assert [effect.ordinal for effect in found] == list(range(len(found)))
     texts = []
     for effect in found:
@@ -107,18 +112,21 @@ def test_the_server_reads_its_own_quotes() -> None:
 
 def test_an_annotation_is_not_executed() -> None:
     event = QueryEvent("db", "truncate t", 1, 4, 0, is_annotation=True)
-    assert RowEffects().of(event, StatementSession(), lambda _: []) == []
+    assert row_effects(event, StatementSession(), lambda _: [], Names()) == []
 
 
 def test_temporary_tables_concern_nobody() -> None:
-    """b8: MIXED servers log what happens to them; a table of another session is another one."""
-    reader = RowEffects()
-    assert effects("create temporary table x (a int)", reader) == ""
-    for sql in ("insert into x values (1)", "truncate x", "rename table x to y", "delete from x"):
-        assert effects(sql, reader) == ""
-    assert effects("insert into x values (1)", reader, thread=2) == "STATEMENT db.x"
-    assert effects("drop table x, a", reader) == "ERASE db.a"
-    assert effects("insert into x values (1)", reader) == "STATEMENT db.x"
+    """b8: MIXED servers log what happens to them."""
+    temporary = (("db", "x"), ("db", "y"))
+    for sql in (
+        "create temporary table x (a int)", "insert into x values (1)", "truncate x",
+        "rename table x to z", "alter table x rename to z", "delete from x",
+        "drop temporary table x",
+    ):  # fmt: skip
+        assert effects(sql, temporary=temporary) == ""
+    assert effects("drop table x, a", temporary=temporary) == "ERASE db.a"
+    moved = "RENAME db.x<db.a, ERASE db.a<db.x"
+    assert effects("alter table a rename to x", temporary=temporary) == moved
 
 
 def test_an_alter_that_failed_did_nothing() -> None:
@@ -128,14 +136,14 @@ def test_an_alter_that_failed_did_nothing() -> None:
 
 def test_each_record_has_its_tables_effects() -> None:
     event = QueryEvent("db", "drop table a, b", 1, 4, 0)
-    found = RowEffects().of(event, StatementSession(schema="db"), lambda _: [])
+    found = row_effects(event, StatementSession(schema="db"), lambda _: [], Names())
     records = with_effects(classify(event), found)
     assert [[e.table for e in record.effects] for record in records] == [["a"], ["b"]]
     event = QueryEvent("db", "rename table a to x, b to a, x to b", 1, 4, 0)
-    found = RowEffects().of(event, StatementSession(schema="db"), lambda _: [])
+    found = row_effects(event, StatementSession(schema="db"), lambda _: [], Names())
     records = with_effects(classify(event), found)
     assert [[e.table for e in r.effects] for r in records] == [["x", "a"], ["a", "b"], ["b", "x"]]
     event = QueryEvent("db", "drop database db", 1, 4, 0)
-    found = RowEffects().of(event, StatementSession(), lambda _: TABLES[:2])
+    found = row_effects(event, StatementSession(), lambda _: TABLES[:2], Names())
     [record] = with_effects(classify(event), found)
     assert [e.table for e in record.effects] == ["a", "b"]
