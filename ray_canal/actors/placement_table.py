@@ -171,6 +171,21 @@ def home_for(
     where = f"@{node[:12]}" if node else ""
     if share <= 1:
         return Home(f"{prefix}{destination}{where}", share, node)
-    members = Counter(place.process for place in places.values() if place.share > 1)
+    members = _members(places.values())
     numbered = (f"{prefix}shared:{number}{where}" for number in itertools.count())
     return Home(next(name for name in numbered if members[name] < share), share, node)
+
+
+def joined_home(places: Mapping[str, PlacementRecord], share: int, node: str) -> Home | None:
+    """Return the process on this node that takes a destination which has lost its own: the one that
+    holds fewest, though it be more than its share, as a new one takes seconds. None: there is none,
+    or the destination shares none, or each has twice its share."""
+    members = _members(each for each in places.values() if each.node == node)
+    least = min(members, key=lambda process: (members[process], process), default="")
+    joins = share > 1 and least and members[least] < 2 * share
+    return Home(least, share, node) if joins else None
+
+
+def _members(places: Iterable[PlacementRecord]) -> Counter[str]:
+    """Return how many destinations each shared process holds."""
+    return Counter(place.process for place in places if place.share > 1)

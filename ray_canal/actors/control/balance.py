@@ -15,6 +15,8 @@ from ray_canal.config.node import NodeSelector
 
 UNEVEN = 1.15
 """A node that is so much fuller than its fair part gives something away."""
+CROWDED = 2.0
+"""Up to this fullness a node gets what was lost, if a process runs there that takes it at once."""
 _BASE_BYTES_PER_S = 64 << 10
 _BASE_MEMORY_BYTES = 32 << 20
 """Cost of a destination that reads nothing, or of which nothing is known yet."""
@@ -99,12 +101,17 @@ class _Fullness:
 
 
 def assign(
-    nodes: Collection[Node], demands: Mapping[str, Demand], moves_max: int, rest: Collection[str]
+    nodes: Collection[Node],
+    demands: Mapping[str, Demand],
+    moves_max: int,
+    rest: Collection[str],
+    ready: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, str]:
     """Return the new node of each destination that gets another one; "" where no node fits.
 
     Those that must leave theirs, or have none, go first, each to its least full node; then
-    at most `moves_max` others, none of `rest`, from nodes that are `UNEVEN` to emptier ones."""
+    at most `moves_max` others, none of `rest`, from nodes that are `UNEVEN` to emptier ones.
+    `ready`: of those that have lost their node, the nodes where a process takes them at once."""
     staying = [node for node in nodes if not node.draining]
     full = _Fullness(staying, demands)
     homes: dict[str, str] = {}
@@ -122,7 +129,12 @@ def assign(
     }
     # Those with the least choice take what they need before others do.
     for name in sorted(leaving, key=lambda name: (len(fitting[name]), -full.size(name), name)):
-        best = min(fitting[name], key=lambda id: (full.of(id, name), id), default="")
+        near = [
+            id
+            for id in fitting[name]
+            if id in (ready or {}).get(name, ()) and full.of(id, name) <= CROWDED
+        ]
+        best = min(near or fitting[name], key=lambda id: (full.of(id, name), id), default="")
         if best:
             full.add(name, best)
             homes[name] = best

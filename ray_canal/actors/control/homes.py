@@ -22,7 +22,13 @@ from ray_canal.actors.answers import ACTOR_AWAY, answered
 from ray_canal.actors.control.balance import Demand, Node, assign
 from ray_canal.actors.control.loads import Loads
 from ray_canal.actors.placement import HEAD_RESOURCE
-from ray_canal.actors.placement_table import Home, PlacementRecord, PlacementTable, home_for
+from ray_canal.actors.placement_table import (
+    Home,
+    PlacementRecord,
+    PlacementTable,
+    home_for,
+    joined_home,
+)
 from ray_canal.actors.ray_internals import draining_nodes
 from ray_canal.config import InstanceConfig
 from ray_canal.config.node import NodeSelector
@@ -65,14 +71,30 @@ def _is_on(alive: Collection[str], place: PlacementRecord) -> bool:
     return not place.node or place.node in alive
 
 
-def _next_home(name: str, places: dict[str, PlacementRecord], node: str) -> Home:
-    """Return the home of a destination on this node, which it has in `places` from now on."""
+def _next_home(
+    name: str, places: dict[str, PlacementRecord], node: str, *, lost: bool = False
+) -> Home:
+    """Return the home of a destination on this node, which it has in `places` from now on. `lost`:
+    it has none until then, and joins a process that runs."""
     place = places[name]
     # "head" as a requirement outlives this head's id.
     home_node = "" if place.selector.head else node
-    home = home_for(name, places, place.share, registry.STORE_PREFIX, home_node)
+    home = joined_home(places, place.share, home_node) if lost else None
+    home = home or home_for(name, places, place.share, registry.STORE_PREFIX, home_node)
     places[name] = place.at(home)
     return home
+
+
+def _ready(
+    alive: Collection[str], places: Mapping[str, PlacementRecord]
+) -> dict[str, Collection[str]]:
+    """Return, of each destination that has lost its node, the nodes with a process that it can
+    join."""
+    lost = [name for name, place in places.items() if not _is_on(alive, place)]
+    return {
+        name: [node for node in alive if joined_home(places, places[name].share, node)]
+        for name in lost
+    }
 
 
 class Homes:
@@ -148,11 +170,12 @@ class Homes:
         evens = time.monotonic() > self._evened_s + _EVEN_PERIOD_S
         rest = {*self._moving, *self.loads.unsettled(places)}
         demands = self._demands(places, head_of(nodes))
-        moves = assign(nodes, demands, _MOVES_MAX if evens else 0, rest)
+        alive = {node.id for node in nodes}
+        ready = _ready(alive, places)
+        moves = assign(nodes, demands, _MOVES_MAX if evens else 0, rest, ready)
         if evens:
             self._evened_s = time.monotonic()
         self._tell_homeless({name for name, node in moves.items() if not node})
-        alive = {node.id for node in nodes}
         for name, node in moves.items():
             if not node or name in self._moving:
                 continue
@@ -169,7 +192,8 @@ class Homes:
         """Begin elsewhere what was on nodes that have ended, and tell the processes that hold it
         from now on; move nothing else. Blocks."""
         places, alive = self._table.all(), {node.id for node in nodes}
-        moves = assign(nodes, self._demands(places, head_of(nodes)), 0, ())
+        demands = self._demands(places, head_of(nodes))
+        moves = assign(nodes, demands, 0, (), _ready(alive, places))
         lost = [name for name, node in moves.items() if node and not _is_on(alive, places[name])]
         for name in lost:
             self._begin_elsewhere(name, places, moves[name])
@@ -180,7 +204,7 @@ class Homes:
 
     def _begin_elsewhere(self, name: str, places: dict[str, PlacementRecord], node: str) -> None:
         left = places[name].node
-        _next_home(name, places, node)
+        _next_home(name, places, node, lost=True)
         self._table.put(name, places[name])
         tell(
             logger, "moved", "its node %s has ended; it begins on node %s", left, node,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.actors.placement_table import Home, PlacementRecord, home_for, share_of
+from ray_canal.actors.placement_table import Home, PlacementRecord, home_for, joined_home, share_of
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,21 @@ def test_a_place_moves_with_all_that_it_says() -> None:
     assert moved.instance_json == place.instance_json
     assert not moved.selector.head
     assert PlacementRecord("store:x", 0, "{}", "").selector.head
+
+
+def test_who_has_lost_its_process_joins_one_that_runs_up_to_twice_its_share() -> None:
+    one, two = "1" * 56, "2" * 56
+    places: dict[str, PlacementRecord] = {}
+    assert joined_home(places, 2, one) is None
+    for name, node in zip("abcd", (one, one, one, two), strict=True):
+        places[name] = place_of(home_for(name, places, 2, "store:", node))
+    emptier, full = places["c"].process, places["a"].process
+    assert joined_home(places, 1, one) is None  # each has a process of its own
+    joined = []
+    for name in "efghij":
+        home = joined_home(places, 2, one)
+        joined.append(home and home.process)
+        places[name] = place_of(home or home_for(name, places, 2, "store:", one))
+    assert joined[:5] == [emptier, full, emptier, full, emptier]
+    assert joined[5] is None
+    assert places["j"].process not in (emptier, full)

@@ -124,3 +124,15 @@ def test_who_was_moved_lately_rests() -> None:
 def test_one_that_is_larger_than_a_node_is_not_pushed_around() -> None:
     demands = {"giant": Demand(ANY, "n0", Load(1e9, 1e9)), "small": Demand(ANY, "n1", Load(1, 1))}
     assert not assign(NODES[:2], demands, 5, ())
+
+
+def test_a_process_that_runs_is_joined_until_its_node_is_crowded() -> None:
+    nodes = NODES[:2]
+    kept = {f"k{k}": Demand(ANY, "n0") for k in range(4)}
+    lost = {f"l{k}": Demand(ANY, "gone") for k in range(8)}
+    ready = {name: ["n0"] for name in lost}
+    assert set(assign(nodes, {**kept, **lost}, 0, ()).values()) == {"n0", "n1"}
+    # Twice n0's fair part is all there is.
+    assert set(assign(nodes, {**kept, **lost}, 0, (), ready).values()) == {"n0"}
+    of_three = assign(NODES[:3], {**kept, **lost}, 0, (), ready)
+    assert Counter(of_three.values())["n0"] == 4  # 8 of 12 are twice its third
