@@ -10,11 +10,13 @@ import pyarrow as pa
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.declared import declared_type
 from ray_canal.views.arrow import arrow_schema
+from ray_canal.views.mysql_texts import fraction_digits, fraction_notes
 
 
 class ColumnSpec(NamedTuple):
     """A column to be made; `declared` is MySQL's text of its type, empty if only Arrow's is known.
-    `charset`: of text, where it is known. `fill`: what rows that are there have; None: NULL."""
+    `charset`: of text, where it is known. `fill`: what rows that are there have; None: NULL.
+    `fraction`: the declared fractional digits of a time; None: unknown, or another type."""
 
     name: str
     kind: pa.DataType
@@ -22,6 +24,13 @@ class ColumnSpec(NamedTuple):
     charset: str = ""
     is_key: bool = False
     fill: pa.Scalar | None = None
+    fraction: int | None = None
+
+    @property
+    def field(self) -> pa.Field:
+        """Arrow's field of the column, with its fractional digits."""
+        notes = None if self.fraction is None else fraction_notes(self.fraction)
+        return pa.field(self.name, self.kind, metadata=notes)
 
 
 def column_specs(schema: pa.Schema, meta: TableMeta | None, key: Iterable[str]) -> list[ColumnSpec]:
@@ -39,5 +48,6 @@ def column_specs(schema: pa.Schema, meta: TableMeta | None, key: Iterable[str]) 
     for field in schema.field("after").type:
         column = declared.get(field.name)
         text, charset = ("", "") if column is None else (declared_type(column), column.charset)
-        found.append(ColumnSpec(field.name, field.type, text, charset, field.name in keys))
+        is_key, fraction = field.name in keys, fraction_digits(field)
+        found.append(ColumnSpec(field.name, field.type, text, charset, is_key, fraction=fraction))
     return found

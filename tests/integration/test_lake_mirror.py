@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from ray_canal.sinks.open import make_sink
 from tests.in_process_sink import destination, runner_of, sink_config
@@ -76,8 +77,6 @@ def log(mysql97: Server) -> Iterator[Path]:
 
 def rows_of(kind: str, folder: Path, table: str) -> list[dict[str, Any]]:
     if kind == "delta":
-        from deltalake import DeltaTable
-
         rows: list[dict[str, Any]] = (
             DeltaTable(str(folder / "lake" / SOURCE / table)).to_pyarrow_table().to_pylist()
         )
@@ -132,6 +131,45 @@ def test_tables_are_those_of_the_source(
             assert sorted(map(repr, map(sorted_row, ours))) == sorted(
                 map(repr, map(sorted_row, theirs))
             )
+
+
+def test_times_that_become_text_in_delta_are_what_the_server_shows(
+    mysql97: Server, tmp_path: Path
+) -> None:
+    """TIME is a number there, and Delta's types do not tell the fractional digits."""
+    kinds = {f"{kind}{n}": f"{kind}({n})" for kind in ("time", "datetime", "timestamp")
+             for n in (0, 2, 3, 6)}  # fmt: skip
+    columns = ", ".join(f"{name} {kind} null" for name, kind in kinds.items())
+    later = {"t": "time(1)", "m": "datetime(3)"}
+    moment = "'2026-11-28 01:02:03.12'"
+    values = ", ".join(
+        "'-123:04:05.1'" if k.startswith("time(") else moment for k in kinds.values()
+    )
+    mysql97.execute(
+        "flush binary logs",
+        "set time_zone = '+00:00'",
+        "create database texts",
+        f"create table texts.t (id int primary key, {columns}, t time, m datetime)",
+        f"insert into texts.t values (1, {values}, '1:02:03', {moment})",
+        "alter table texts.t add n time(4)",
+        "insert into texts.t (id, n) values (2, '01:02:03.1')",
+        "alter table texts.t " + ", ".join(f"modify {n} {kind}" for n, kind in later.items()),
+        f"insert into texts.t (id, t, m) values (3, '01:02:03.1', {moment})",
+        "alter table texts.t "
+        + ", ".join(f"modify {n} varchar(40)" for n in (*kinds, *later, "n")),
+        "insert into texts.t (id, t) values (4, 'new')",
+        "flush binary logs",
+    )
+    settings = {**options("delta", tmp_path), "schema_change": "evolve"}
+    config = sink_config("delta", lake=settings, tables=r"texts\..*")
+    with destination(tmp_path, source={"files": [str(mysql97.binlogs()[-2])]}, tsdb={}):
+        runner_of(config).run(threading.Event())
+    found = DeltaTable(str(tmp_path / "lake/texts/t")).to_pyarrow_table()
+    names = ", ".join(found.column_names)
+    theirs = mysql97.execute(f"select {names} from texts.t order by id")
+    mysql97.execute("drop database texts")
+    ours = [tuple(row.values()) for row in found.sort_by("id").to_pylist()]
+    assert ours == [*theirs]
 
 
 def test_ended_in_the_midst_of_a_statement_delta_does_all_of_it(

@@ -32,11 +32,12 @@ from ray_canal.sinks.lakes.file_shares import ONE_WRITER, Writers
 from ray_canal.sinks.lakes.lake_types import (
     SOURCE_PROPERTY,
     fitting,
+    lake_field,
     lake_table,
-    lake_type,
 )
 from ray_canal.sinks.net_change import net_change
 from ray_canal.sinks.port import Kind, SinkError
+from ray_canal.views.mysql_texts import fraction_digits
 from ray_canal.views.row_places import NOWHERE, RowPlace, place_at, rows_above
 from ray_canal.views.table_events import is_of_table
 
@@ -164,7 +165,7 @@ class DeltaFile:
 
     def create(self, schema: pa.Schema) -> None:
         """Make the table, or one of these columns of a table that was dropped."""
-        schema = pa.schema([(f.name, lake_type(f.type, True)) for f in schema])
+        schema = pa.schema([lake_field(f, True) for f in schema])
         with _translated(self._uri):
             if self._table is None:
                 self._table = self._make(schema)
@@ -173,14 +174,25 @@ class DeltaFile:
 
     def add(self, fields: pa.Schema, fills: Mapping[str, pa.Scalar] = _NONE) -> None:
         """Add columns; `fills`: values that rows which are there have in them."""
-        new = [(f.name, lake_type(f.type, True)) for f in fields]
+        new = [lake_field(f, True) for f in fields]
         if fills and self.has_rows:
             self.rewrite(pa.schema([*self.schema, *pa.schema(new)]), fills=fills)
             return
         found = Schema.from_arrow(pa.schema(new)).fields
         with _translated(self._uri):
-            self._opened.alter.add_columns([Field(f.name, f.type) for f in found])
+            told = [Field(f.name, f.type, metadata=f.metadata) for f in found]
+            self._opened.alter.add_columns(told)
             self._note_ends(self.schema)
+
+    def declare(self, fields: Sequence[pa.Field]) -> None:
+        """Note with how many fractional digits columns are declared, where that has changed."""
+        schema = self.schema
+        for field in fields:
+            at = schema.get_field_index(field.name)
+            if at >= 0 and fraction_digits(field) not in (None, fraction_digits(schema.field(at))):
+                notes = {key.decode(): text.decode() for key, text in field.metadata.items()}
+                with _translated(self._uri):
+                    self._opened.alter.set_column_metadata(field.name, notes)
 
     def merge(
         self, key: Sequence[str], deletes: pa.Table, upserts: pa.Table, upto: RowPlace

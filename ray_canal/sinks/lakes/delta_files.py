@@ -22,7 +22,7 @@ from pyarrow.fs import FileSystem, PyFileSystem
 from ray_canal.model.arrays import Bools
 from ray_canal.sinks.lakes.delta_ends import has_rounded_ends
 from ray_canal.sinks.lakes.file_shares import Share, Writers, has_key_of, shares_of
-from ray_canal.views.mysql_texts import mysql_texts
+from ray_canal.views.mysql_texts import fraction_digits, mysql_texts
 
 _FILE_BYTES = 256 << 20
 _BATCH_ROWS = 128 << 10
@@ -119,6 +119,7 @@ def as_schema(
     value that does not fit, before it is raised."""
     old = {renamed.get(name, name): name for name in rows.schema.names}
     names = [name for name in schema.names if name in old]
+    digits = {name: fraction_digits(rows.schema.field(old[name])) for name in names}
     for batch in rows.to_batches(columns=[old[name] for name in names]):
         table = pa.Table.from_batches([batch]).rename_columns(names)
         for field in schema:
@@ -126,19 +127,27 @@ def as_schema(
                 value = fills.get(field.name, pa.scalar(None, field.type))
                 table = table.append_column(field, pa.repeat(value, len(table)))
         try:
-            yield from _cast(table.select(schema.names), schema).to_batches()
+            yield from _cast(table.select(schema.names), digits, schema).to_batches()
         except pa.ArrowInvalid as error:
             refused.append(error)
             raise
 
 
-def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows in another schema: what becomes text as the source's server writes it."""
+def _cast(table: pa.Table, digits: Mapping[str, int | None], schema: pa.Schema) -> pa.Table:
+    """Return rows in another schema: what becomes text as the source's server writes it, times with
+    the fractional digits that they were declared with."""
     for index, field in enumerate(schema):
         if field.type == pa.string() and table.schema.types[index] not in _AS_TEXT:
-            chunks = [mysql_texts(chunk) for chunk in table.column(index).chunks]
+            declared = digits.get(field.name)
+            chunks = [_texts(chunk, declared) for chunk in table.column(index).chunks]
             table = table.set_column(index, field, pa.chunked_array(chunks, pa.string()))
     return table.cast(schema)
+
+
+def _texts(values: pa.Array, digits: int | None) -> pa.Array:
+    if digits is not None and pa.types.is_int64(values.type):
+        values = values.cast(pa.duration("us"))  # a TIME (lake_types.py)
+    return mysql_texts(values, digits)
 
 
 def write_share(target: DeltaTarget, share: Share[str]) -> DeltaFiles:

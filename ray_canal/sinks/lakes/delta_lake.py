@@ -12,7 +12,7 @@ from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.lakes.delta import DeltaFile
 from ray_canal.sinks.lakes.file_shares import Spread, Writers, in_threads
 from ray_canal.sinks.lakes.folders import folder_of, name_in
-from ray_canal.sinks.lakes.lake_types import lake_fills, lake_type
+from ray_canal.sinks.lakes.lake_types import lake_field, lake_fills, lake_type
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.views.row_places import RowPlace
@@ -86,10 +86,10 @@ class DeltaLake:
         return TargetTable(tuple(file.schema.names), None) if file.exists else None
 
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        self.file(name).create(pa.schema([(column.name, column.kind) for column in columns]))
+        self.file(name).create(pa.schema([column.field for column in columns]))
 
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        fields = pa.schema([(column.name, column.kind) for column in columns])
+        fields = pa.schema([column.field for column in columns])
         self.file(name).add(fields, lake_fills(columns, True))
 
     def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
@@ -105,9 +105,12 @@ class DeltaLake:
         wanted = schema
         for column in columns:
             at = schema.get_field_index(column.name)
-            wanted = wanted.set(at, pa.field(column.name, lake_type(column.kind, True)))
+            wanted = wanted.set(at, lake_field(column.field, True))
         if wanted.types != schema.types:
             self.file(name).rewrite(wanted)
+
+    def declare(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        self.file(name).declare([column.field for column in columns])
 
     def remove(self, name: TableName, columns: Sequence[str]) -> None:
         schema = self.file(name).schema

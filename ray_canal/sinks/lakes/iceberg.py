@@ -187,6 +187,9 @@ class IcebergLake:
                 update.union_by_name(_fields(columns))
             self._load(name)
 
+    def declare(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        """Do nothing: types are only widened, so no column becomes text."""
+
     def remove(self, name: TableName, columns: Sequence[str]) -> None:
         with _translated(str(name)):
             with self._known(name).update_schema() as update:

@@ -19,6 +19,8 @@ import pyarrow as pa
 from ray_canal.client.message import ALTER, TableChange
 from ray_canal.config.sink import LakeConfig, TablePolicy
 from ray_canal.model.position import journal_key
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.sinks.column_specs import ColumnSpec, column_specs
 from ray_canal.sinks.net_change import as_in_target, net_change
 from ray_canal.sinks.port import (
     Changed,
@@ -64,6 +66,10 @@ class Lake(TargetTables, Protocol):
         upto: RowPlace,
     ) -> None:
         """Commit a net change."""
+        ...
+
+    def declare(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
+        """Note what the declarations of a table's columns say beyond their types."""
         ...
 
     def append(self, name: TableName, rows: pa.Table, upto: RowPlace) -> None:
@@ -308,6 +314,15 @@ class LakeFollower(SchemaFollower):
         if self._is_due(name):
             super()._drop(name)
         self._begin_step(self._ordinal + 1)
+
+    def _alter(
+        self, name: TableName, meta: TableMeta, change: TableChange, is_known: bool
+    ) -> None:
+        super()._alter(name, meta, change, is_known)
+        found = self._lake.find(name)
+        if self._policy.schema_change == "evolve" and found is not None:
+            columns = column_specs(change.arrow_schema, meta, ())
+            self._lake.declare(name, [c._replace(name=found.spelled(c.name)) for c in columns])
 
     def _follow(self, step: Changed) -> None:
         if self._is_due(self.name(step.change.schema, step.change.table)):
