@@ -106,7 +106,8 @@ soak-fault: setup servers
 ## make soak-servers  what `make test` sees on one kind of server, or in one topology, on the others, too (minutes)
 soak-servers: setup servers
 	$(BIN)/python -m pytest -m soak tests/integration/test_log_identity.py tests/integration/test_next_file.py \
-		tests/integration/test_timelines.py tests/integration/test_secrets.py tests/integration/test_quarantine.py $(PYTEST_ARGS)
+		tests/integration/test_timelines.py tests/integration/test_secrets.py tests/integration/test_quarantine.py \
+		tests/integration/test_charsets.py tests/integration/test_schema_history.py $(PYTEST_ARGS)
 
 ## make soak-snapshot  200 snapshots by each mode on each server beside writers, restarts, kills and DDL (two hours)
 soak-snapshot: setup servers

@@ -26,6 +26,11 @@ def ours(charset: str, data: bytes) -> str:
     return out[:used].tobytes().decode()
 
 
+@pytest.mark.parametrize(
+    "server",
+    ["mysql97", *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("mysql56", "mariadb"))],
+    indirect=True,
+)
 def test_every_code(server: Server) -> None:
     truth = Truth(server)
     known = {canonical(charset) for charset in truth.charsets}

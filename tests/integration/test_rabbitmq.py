@@ -209,7 +209,7 @@ def test_a_full_queue_that_refuses_messages_gets_them_in_order(
     assert without_repeats(found) == expected()
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("alone", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_a_message_beyond_the_brokers_maximum_repeats_no_others(
     rabbitmq_server: RabbitServer, demo_log: None, tmp_path: Path, alone: bool,
     monkeypatch: pytest.MonkeyPatch,

@@ -154,6 +154,7 @@ def test_a_broker_in_alarm_is_waited_for(rabbitmq_server: RabbitServer, demo_log
     assert once(rabbitmq_server, stream) == expected()
 
 
+@pytest.mark.soak
 def test_a_broker_that_reads_no_more_is_waited_for(
     rabbitmq_server: RabbitServer, demo_log: None
 ) -> None:
