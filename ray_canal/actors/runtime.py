@@ -40,8 +40,10 @@ class RayRuntime:
         destinations share a process, else most of the CPUs."""
         if isinstance(config.decoders, int):
             return config.decoders
+        if self._shared:  # nor is Ray's head asked, for which the others here would wait
+            return 0
         cpus = int(ray.cluster_resources().get("CPU", 1))
-        return 0 if self._shared or cpus <= FEW_CPUS else min(cpus - 2, _DECODERS_MAX)
+        return 0 if cpus <= FEW_CPUS else min(cpus - 2, _DECODERS_MAX)
 
     async def upstream(self, config: InstanceConfig) -> Upstream:
         fused = self.decoders(config) == 0

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from ray_canal.actors import registry
 from ray_canal.actors.answers import answered
@@ -36,6 +37,7 @@ from ray_canal.malloc import give_up_unused
 logger = logging.getLogger(__name__)
 
 _TELL_S = 15.0
+T = TypeVar("T")
 
 
 class StoreActor:
@@ -52,6 +54,7 @@ class StoreActor:
         take_up_log_settings(namespace)
         tell(logger, "process", "%s has begun", process, process=process, pid=os.getpid())
         self._places = PlacementTable(namespace)
+        self._asking = ThreadPoolExecutor(1, "control-store")
         self._destinations: dict[str, Destination] = {}
         self._owners: dict[str, str] = {}
         self._refused: dict[str, str] = {}
@@ -67,17 +70,16 @@ class StoreActor:
     async def _take_up(self, destination: str) -> Destination | None:
         """Begin a destination that has its place here; return it, or None. Raises ConfigError,
         asyncio.TimeoutError: its secrets cannot be had from the head."""
-        place = self._places.get(destination)
-        if place is None or place.process != self._process:
-            return None
-        if unknown := [each for each in place.secrets if not kept_secrets.is_known(each)]:
+        place = await self._place_here(destination)
+        if place and (
+            unknown := [each for each in place.secrets if not kept_secrets.is_known(each)]
+        ):
             await self._learn(unknown)
-            place = self._places.get(destination)
-        if place is None or place.process != self._process:
+            place = await self._place_here(destination)
+        if place is None:
             return None
         if destination in self._destinations:  # by somebody else, meanwhile
             return self._destinations[destination]
-        take_up_log_settings(self._namespace)
         with_ids(destination=destination)  # its tasks are begun here
         claim = self._places.claim(destination, place.owner)
         config = InstanceConfig.model_validate_json(place.instance_json)
@@ -87,12 +89,29 @@ class StoreActor:
         self._owners[destination] = place.owner
         return store
 
+    async def _place_here(self, destination: str) -> PlacementRecord | None:
+        """Return the destination's place, if it is here. Takes up how the deployment logs, too."""
+
+        def look() -> PlacementRecord | None:
+            take_up_log_settings(self._namespace)
+            return self._places.get(destination)
+
+        place = await self._ask(look)
+        return place if place is not None and place.process == self._process else None
+
+    async def _ask(self, step: Callable[[], T]) -> T:
+        """Ask Ray's control store in a thread: as long as the head is away, it does not answer, and
+        what runs here goes on."""
+        return await asyncio.get_running_loop().run_in_executor(self._asking, step)
+
     def _made(self, place: PlacementRecord) -> Any:
         return made_store(StoreActor, place.home, self._namespace)
 
     async def _learn(self, references: Sequence[str]) -> None:
         """Be told secrets that are kept on the head node."""
-        controller = registry.find_store_process(registry.CONTROLLER_NAME, self._namespace)
+        controller = await self._ask(
+            lambda: registry.find_store_process(registry.CONTROLLER_NAME, self._namespace)
+        )
         if controller is None:
             raise InstanceNotRunning("the controller, which has the secrets, is not there")
         kept_secrets.remember(await answered(_TELL_S, controller.secrets.remote(references)))
@@ -138,7 +157,7 @@ class StoreActor:
 
     async def _look_again(self, destination: str, owner: str) -> None:
         """Drop a destination that has no place here any more, or is to be another start."""
-        place = self._places.get(destination)
+        place = await self._ask(lambda: self._places.get(destination))
         here = place is not None and place.process == self._process
         if place is None or not here or place.owner != owner:
             logger.warning(
@@ -172,6 +191,7 @@ class StoreActor:
         """Stop them all."""
         self._local.close()
         self._standing_in.cancel()
+        self._asking.shutdown(wait=False)
         await asyncio.gather(*(self.drop(destination) for destination in list(self._destinations)))
 
 

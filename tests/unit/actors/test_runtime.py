@@ -19,9 +19,12 @@ from tests.local_destination import instance
 def test_auto_leaves_cpus_to_others(
     cpus: int, shared: bool, decoders: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": float(cpus)})
+    asked = []
+    resources = {"CPU": float(cpus)}
+    monkeypatch.setattr(ray, "cluster_resources", lambda: asked.append(1) or resources)
     assert RayRuntime(shared).decoders(instance(decoders="auto")) == decoders
     assert RayRuntime(shared).decoders(instance(decoders=3)) == 3
+    assert bool(asked) is not shared  # the head may be away, and others wait
 
 
 def test_a_small_chunk_that_came_along_is_loaded_as_it_is() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,36 @@ def test_one_that_is_placed_later_is_taken_up_by_its_first_call(
         placed(tmp_path, "late", HERE)
         assert await actor.call("late", "subscribe", SUBSCRIBE)
         assert list(actor._destinations) == ["late"]
+        await actor.stop()
+
+    run(story())
+
+
+def test_while_rays_head_does_not_answer_what_runs_here_goes_on(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a node has died together with the head, and clients look for what was there."""
+    is_back = threading.Event()
+    get = PlacementTable.get
+
+    async def story() -> None:
+        placed(tmp_path, "a", HERE)
+        actor = await made()
+        placed(tmp_path, "late", HERE)
+
+        def waiting(table: PlacementTable, name: str) -> PlacementRecord | None:
+            assert is_back.wait(20)
+            return get(table, name)
+
+        monkeypatch.setattr(PlacementTable, "get", waiting)
+        calls = [asyncio.ensure_future(actor.call("late", "status")) for _ in range(50)]
+        calls.append(asyncio.ensure_future(actor.reconcile({"a": "another start", "late": "x"})))
+        for _ in range(3):
+            assert await asyncio.wait_for(actor.call("a", "status"), 5)
+        assert not any(call.done() for call in calls)
+        is_back.set()
+        await asyncio.gather(*calls)
+        assert list(actor._destinations) == ["a", "late"]
         await actor.stop()
 
     run(story())
