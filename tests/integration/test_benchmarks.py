@@ -34,3 +34,17 @@ def test_a_tiny_run_writes_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         if found["system"] != "mysqlbinlog":  # 400 rows: over before it can be looked at
             assert found["peak_rss_mb"] > 1
     assert report["not_available"] == {}
+
+
+def test_a_row_is_stamped_at_every_stage() -> None:
+    options = ["--rate", "20", "--seconds", "2", "--json"]
+    command = [sys.executable, "-m", "benchmarks.stages", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["rows"] >= 30
+    stages = found["stages"]
+    assert 0 < stages["parsed"]["p50_ms"] < stages["all"]["p50_ms"] <= stages["all"]["p99_ms"]
+    means = [stage["mean_ms"] for name, stage in stages.items() if name != "all"]
+    assert sum(means) == pytest.approx(stages["all"]["mean_ms"], abs=0.01)
+    assert found["a_second"]["the store's process"]["wakes"] > 20
