@@ -195,8 +195,12 @@ class Homes:
         demands = self._demands(places, head_of(nodes))
         moves = assign(nodes, demands, 0, (), _ready(alive, places))
         lost = [name for name, node in moves.items() if node and not _is_on(alive, places[name])]
-        for name in lost:
-            self._begin_elsewhere(name, places, moves[name])
+        for name in list(lost):
+            # A head that has just come may have stopped or moved it meanwhile.
+            if self._table.get(name) == places[name]:
+                self._begin_elsewhere(name, places, moves[name])
+            else:
+                lost.remove(name)
         for new in {places[name].process: places[name] for name in lost}.values():
             held = {name: each for name, each in places.items() if each.process == new.process}
             actor = self._ensure(new)

@@ -76,3 +76,17 @@ def test_one_process_stands_in_and_moves_nothing_that_lives(cluster: Cluster) ->
         name for name, node in before.items() if node == TWO.id
     }
     assert ONE.id not in cluster.where().values()
+
+
+def test_what_a_new_head_stopped_meanwhile_stays_stopped(cluster: Cluster) -> None:
+    """Write no place that is not there any more, or is another one since the look at all."""
+    lost = [name for name, node in cluster.where().items() if node == TWO.id]
+    cluster.nodes = [ONE]
+    seen = cluster.table.all()
+    del cluster.table.places[lost[0]]
+    cluster.table.all = lambda: dict(seen)  # type: ignore[method-assign]
+    cluster.stand_in()
+    assert lost[0] not in cluster.where()
+    assert cluster.where()[lost[1]] == ONE.id
+    ((_, owners),) = cluster.told
+    assert lost[1] in owners
