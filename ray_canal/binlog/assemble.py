@@ -186,6 +186,7 @@ def _records(
                 server_charset=query.server_charset,
                 sql_mode=query.sql_mode,
                 error_code=query.error_code,
+                has_ddl_xid=query.has_ddl_xid,
                 uses_temporary=uses_temporary(raw, walked, entry),
             )
         )

@@ -64,6 +64,7 @@ class Query:
     charset: str
     server_charset: str = ""  # of collation_server; empty: not said
     sql_mode: int = 0
+    has_ddl_xid: bool = False  # MySQL 8.0: it has changed the data dictionary
 
 
 def event_name(type_code: int) -> str:
@@ -165,14 +166,17 @@ def parse_query(body: bytes, may_be_servers: bool = False) -> Query:
     sql_at = schema_at + schema_bytes + 1
     if sql_at > len(body):
         raise CorruptEvent("QUERY is shorter than its status variables and schema name")
-    charset, server_charset, sql_mode = _session(body[_QUERY_FIXED.size : schema_at])
+    status = body[_QUERY_FIXED.size : schema_at]
+    charset, server_charset, sql_mode, has_ddl_xid = _session(status)
     schema = body[schema_at : schema_at + schema_bytes].decode("utf-8", "replace")
     text = body[sql_at:]
     if may_be_servers and text.startswith(_SERVERS_CREATES) and _is_utf8(text):
         sql = text.decode()
     else:
         sql = decode_text(text, charset)
-    return Query(thread_id, error_code, schema, sql, charset, server_charset, sql_mode)
+    return Query(
+        thread_id, error_code, schema, sql, charset, server_charset, sql_mode, has_ddl_xid
+    )
 
 
 _SERVERS_CREATES = (
@@ -189,15 +193,18 @@ def _is_utf8(text: bytes) -> bool:
 
 
 _STATUS_BYTES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 128: 3}
-"""Status variables of a fixed length; 2, 5 and 6 carry a length, all others end the search."""
+"""Status variables of a fixed length; 2, 5, 6, 11 and 12 tell theirs, all others end the search."""
 _STATUS_SQL_MODE, _STATUS_CATALOG, _STATUS_CHARSET = 1, 2, 4
 _STATUS_TIME_ZONE, _STATUS_CATALOG_NZ = 5, 6
+_STATUS_INVOKER, _STATUS_DATABASES, _STATUS_DDL_XID = 11, 12, 17
+_DATABASES_TOLD_MAX = 16
 
 
-def _session(status: bytes) -> tuple[str, str, int]:
-    """Return (character_set_client, collation_server's character set, sql_mode) of a query's status
-    variables; utf8mb4, nothing and 0 where they are missing."""
-    charset, server_charset, sql_mode = "utf8mb4", "", 0
+def _session(status: bytes) -> tuple[str, str, int, bool]:
+    """Return (character_set_client, collation_server's character set, sql_mode, whether there is a
+    number of a DDL transaction) of a query's status variables; utf8mb4, nothing, 0 and False where
+    they are missing."""
+    charset, server_charset, sql_mode, has_ddl_xid = "utf8mb4", "", 0, False
     at = 0
     while at + 1 < len(status):
         code = status[at]
@@ -206,16 +213,23 @@ def _session(status: bytes) -> tuple[str, str, int]:
             client, _, server = struct.unpack_from("<HHH", status.ljust(at + 6, b"\0"), at)
             charset = charset_of_collation(client) if client else "utf8mb4"
             server_charset = charset_of_collation(server) if server else ""
-            break  # what comes behind is not needed
+        has_ddl_xid |= code == _STATUS_DDL_XID
         if code == _STATUS_SQL_MODE:
             sql_mode = int.from_bytes(status[at : at + 8], "little")
         if code in (_STATUS_CATALOG, _STATUS_TIME_ZONE, _STATUS_CATALOG_NZ):
             at += 1 + status[at] + (code == _STATUS_CATALOG)
+        elif code == _STATUS_INVOKER:  # user and host, each with its length
+            at += 1 + status[at]
+            at += 1 + (status[at] if at < len(status) else 0)
+        elif code == _STATUS_DATABASES:  # so many names, each with a zero at its end
+            count, at = status[at], at + 1
+            for _ in range(count if count <= _DATABASES_TOLD_MAX else 0):
+                at = status.find(0, at) + 1 or len(status)
         elif code in _STATUS_BYTES:
             at += _STATUS_BYTES[code]
         else:
             break
-    return charset, server_charset, sql_mode
+    return charset, server_charset, sql_mode, has_ddl_xid
 
 
 def read_events(path: str | Path) -> Iterator[tuple[int, EventHeader, bytes]]:

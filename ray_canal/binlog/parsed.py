@@ -36,6 +36,7 @@ class QueryEvent:
     server_charset: str = ""  # of collation_server; empty: not said
     sql_mode: int = 0
     error_code: int = 0  # of a statement that failed and yet changed something
+    has_ddl_xid: bool = False  # MySQL 8.0: it has changed the data dictionary
     uses_temporary: bool = False  # the event is marked: temporary tables of the session were used
 
 

@@ -59,7 +59,8 @@ class CatalogSnapshot:
     """Every table that a server's catalog had when its log was at a position, and the default
     character sets of its databases. `gtid`: what the server had executed then; empty: not known.
     `created_s`: when the file was created, as EntryPosition has it. `after_gap`: nobody read the
-    log between what was known before and it."""
+    log between what was known before and it. `whole`: it is no catalog, but what was known by the
+    log: every table of these databases, and some of others; None: it is one."""
 
     journal_name: str
     position: int
@@ -68,6 +69,7 @@ class CatalogSnapshot:
     gtid: str = ""
     created_s: int = 0
     after_gap: bool = False
+    whole: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,9 @@ class _Supposed:
     def tables_of(self, schema: str) -> list[Name]:
         return [name for name in self._tables if name[0] == schema]
 
+    def would_know(self, name: Name) -> bool:
+        return True
+
     def charset_of(self, schema: str) -> str:
         return ""
 
@@ -131,6 +134,7 @@ def reaching_back(
         tuple(state for state, place in zip(states, changed, strict=True) if place is None),
         {s: c for s, c in then.charsets_at(at).items() if s not in found.databases},
         after_gap=snapshot_head(snapshot).after_gap,
+        whole=(),
     )
     log, made = snapshot.server, snapshot.recorded_at
     return [snapshot_record(log, made, before, names.setting)] + [

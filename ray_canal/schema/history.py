@@ -72,6 +72,11 @@ class Versions(Generic[T]):
         at = bisect_right(self._places, place)
         return self._values[at - 1] if at else None
 
+    def begin_by(self, place: Key) -> bool:
+        """Return whether there is a version at or before `place`, even if it is that there is
+        none."""
+        return bool(self._places) and self._places[0] <= place
+
     def after(self, place: Key) -> list[T | None]:
         """Return the versions that begin after `place`."""
         return self._values[bisect_right(self._places, place) :]
@@ -101,6 +106,9 @@ class _At:
         known = self._history.known_names()
         return [name for name in known if name[0] == schema and self.table(name)]
 
+    def would_know(self, name: Name) -> bool:
+        return self._history.would_know(name, self._place)
+
     def charset_of(self, schema: str) -> str:
         return self._history.charset_of(schema, self._place)
 
@@ -124,6 +132,7 @@ class SchemaHistory:
         self._applied: Key | None = None
         self._snapshot: Key | None = None
         self._stated: set[tuple[Name, Key]] = set()
+        self._whole: set[str] = set()  # databases that the log made or dropped
         self._changed: dict[Key, set[Name]] = {}
         # Where versions begin that make older ones needless: of (schema, table), of (schema,).
         self._begins: list[tuple[Key, tuple[str, ...]]] = []
@@ -136,6 +145,20 @@ class SchemaHistory:
     def has_all_at(self, place: HistoryPlace) -> bool:
         """Return whether every table that there is at a place is known."""
         return self._snapshot is not None and self._snapshot <= self._order.key(place)
+
+    def would_know(self, name: Name, place: HistoryPlace) -> bool:
+        """Return whether a table of this name would be known at a place if there was one: since a
+        snapshot of the catalog, or since the log made the database, or dropped the table."""
+        versions = self._tables.get(name)
+        return (
+            self.has_all_at(place)
+            or name[0] in self._whole
+            or (versions is not None and versions.begin_by(self._order.key(place)))
+        )
+
+    def whole_databases(self, place: HistoryPlace) -> tuple[str, ...] | None:
+        """Return databases of which every table is known at a place; None: of all."""
+        return None if self.has_all_at(place) else tuple(sorted(self._whole))
 
     def known_names(self) -> list[Name]:
         """Every table that there is, or was at a place that is not forgotten."""
@@ -157,6 +180,7 @@ class SchemaHistory:
                 self._put(name, key, state)
         for schema, charset in effects.charsets.items():
             self._put_charset(schema, key, charset)
+        self._whole |= effects.whole
         return effects
 
     def _put(self, name: Name, key: Key, state: TableState | None) -> None:
@@ -173,9 +197,14 @@ class SchemaHistory:
         heapq.heappush(self._begins, (key, (schema,)))
 
     def take_snapshot(
-        self, place: HistoryPlace, tables: Iterable[TableState], charsets: dict[str, str]
+        self,
+        place: HistoryPlace,
+        tables: Iterable[TableState],
+        charsets: dict[str, str],
+        whole: Iterable[str] | None = None,
     ) -> None:
-        """Take the catalog at `place`. Tables that it does not have are gone from there on."""
+        """Take the catalog at `place`. Tables that it does not have are gone from there on.
+        `whole`: it was made of what was known, which is every table of these databases alone."""
         found, key = {}, self._order.key(place)
         for state in tables:
             name = self.names.pair((state.meta.schema, state.meta.table))
@@ -184,7 +213,10 @@ class SchemaHistory:
             self._put(name, key, found.get(name))
         for schema, charset in charsets.items():
             self._put_charset(self.names.one(schema), key, charset)
-        self._snapshot = key if self._snapshot is None else min(key, self._snapshot)
+        if whole is not None:
+            self._whole.update(whole)
+        else:
+            self._snapshot = key if self._snapshot is None else min(key, self._snapshot)
 
     def put(self, place: HistoryPlace, state: TableState) -> None:
         """State what a table looks like from `place` on, whatever a statement there makes of it."""

@@ -299,6 +299,8 @@ class SchemaKeeper:
         self._forget_before_last(head)
         effects = self.history.apply(place, sql, session)
         if effects is not None and (effects.tables or effects.charsets):
+            if effects.made_new:  # by what was known then, and may be forgotten
+                session = replace(session, is_done=True)
             record = ddl_record(self.server, time.time(), head.journal_name, position, sql, session)
             self._new.append(record)
             self._statements += 1

@@ -68,7 +68,7 @@ def snapshot_record(
     log: str, now: float, snapshot: CatalogSnapshot, setting: int | None
 ) -> SchemaRecord:
     """The record of every table at a place; `setting` is the server's lower_case_table_names."""
-    body = {
+    body: dict[str, Any] = {
         "tables": [_to_tree(state) for state in snapshot.tables],
         "charsets": snapshot.charsets,
         "lower_case_table_names": setting,
@@ -76,6 +76,8 @@ def snapshot_record(
         "created_s": snapshot.created_s,
         "after_gap": snapshot.after_gap,
     }
+    if snapshot.whole is not None:
+        body["whole"] = snapshot.whole
     return _record(log, snapshot.journal_name, snapshot.position, SNAPSHOT, now, body)
 
 
@@ -245,7 +247,7 @@ def replay(history: SchemaHistory, record: SchemaRecord) -> None:
         if record.kind == SNAPSHOT:
             shared = SharedColumns()
             tables = [_from_tree(tree, shared) for tree in body["tables"]]
-            history.take_snapshot(place, tables, body["charsets"])
+            history.take_snapshot(place, tables, body["charsets"], body.get("whole"))
         elif record.kind == TABLE:
             history.put(place, _from_tree(body, SharedColumns()))
         else:
@@ -323,7 +325,10 @@ def compacted(
     place = place_of(journal_name, position)
     tables = tuple(history.states_at(place))
     charsets = history.charsets_at(place)
-    snapshot = CatalogSnapshot(journal_name, position, tables, charsets, created_s=created_s)
+    whole = history.whole_databases(place)
+    snapshot = CatalogSnapshot(
+        journal_name, position, tables, charsets, created_s=created_s, whole=whole
+    )
     return snapshot_record(log, now, snapshot, history.names.setting)
 
 

@@ -33,6 +33,14 @@ class Ran(Protocol):
     def error_code(self) -> int:
         """Return the error that the statement ended with; 0: none."""
         ...
+    @property
+    def has_ddl_xid(self) -> bool:
+        """Return whether the statement is known to have changed MySQL's data dictionary."""
+        ...
+
+
+_LOGS_WHAT_IT_DID = 101100
+"""MariaDB from this version on does not log a CREATE TABLE IF NOT EXISTS that did nothing."""
 
 
 class DdlNotApplied(Exception):
@@ -43,13 +51,15 @@ class DdlNotApplied(Exception):
 class StatementSession:
     """The session that ran a statement. `schema` is its database, `server_charset` what a new
     database gets; both may be empty: not known. `error_code`: how the statement failed.
-    `temporary`: names that mean temporary tables of the session in it, as names are compared."""
+    `temporary`: names that mean temporary tables of the session in it, as names are compared.
+    `is_done`: it is known that the statement did something, whatever it says of IF NOT EXISTS."""
 
     schema: str = ""
     server_charset: str = ""
     dialect: Dialect = field(default_factory=Dialect)
     error_code: int = 0
     temporary: tuple[tuple[str, str], ...] = ()
+    is_done: bool = False
 
 
 def session_of(head: ChunkHead, event: Ran) -> StatementSession:
@@ -58,7 +68,13 @@ def session_of(head: ChunkHead, event: Ran) -> StatementSession:
     numbers = version_numbers(head.server_version.removeprefix("5.5.5-"))
     version = sum(n * scale for n, scale in zip(numbers, (10000, 100, 1), strict=False))
     dialect = Dialect(mariadb, version, event.sql_mode)
-    return StatementSession(event.schema, event.server_charset, dialect, event.error_code)
+    return StatementSession(
+        event.schema,
+        event.server_charset,
+        dialect,
+        event.error_code,
+        is_done=event.has_ddl_xid or (mariadb and version >= _LOGS_WHAT_IT_DID),
+    )
 
 
 def unknown(schema: str, table: str, problem: str) -> TableState:

@@ -32,6 +32,12 @@ _WHOSE_LETTERS = (
 )
 
 
+_MAYBE_OLD = (
+    "its CREATE TABLE says IF NOT EXISTS, and the table may have been there before, with other "
+    "columns"
+)
+
+
 class StateBefore(Protocol):
     """State just before a statement, as far as the statement may need it."""
 
@@ -42,6 +48,10 @@ class StateBefore(Protocol):
 
     def tables_of(self, schema: str) -> list[Name]:
         """Return the tables of a database, as they were before the statement."""
+        ...
+
+    def would_know(self, name: Name) -> bool:
+        """Return whether a table of this name would be known if there was one."""
         ...
 
     def charset_of(self, schema: str) -> str:
@@ -67,6 +77,10 @@ class Effects:
         self._missing_schemas: set[str] = set()
         self.tables: dict[Name, TableState | None] = {}
         self.charsets: dict[str, str] = {}
+        self.whole: set[str] = set()
+        """Databases of which every table is known from here on."""
+        self.made_new = False
+        """A statement with IF NOT EXISTS is known to have made its table."""
 
     def table(self, name: Name) -> TableState | None:
         name = self._names.pair(name)
@@ -101,6 +115,7 @@ class Effects:
         if not tables:
             self._missing_schemas.add(schema)
         self.charsets[schema] = ""
+        self.whole.add(schema)
 
     def charset_of(self, schema: str) -> str:
         """Return the default character set of a database after what was applied so far; empty: not
@@ -114,6 +129,13 @@ class Effects:
         if not is_new and not self._known.charset_of(schema):
             self._missing_schemas.add(schema)
         self.charsets[schema] = charset
+
+    def made_schema(self, schema: str) -> None:
+        """Note a database that the statement made, empty."""
+        self.whole.add(self._names.one(schema))
+
+    def would_know(self, name: Name) -> bool:
+        return self._known.would_know(self._names.pair(name))
 
     def doubt(self) -> None:
         """Mark tables as unknown that the statement may also mean, if it is unknown how the server
@@ -193,6 +215,11 @@ def _create(words: Words, session: StatementSession, effects: Effects) -> None:
         return
     if create.if_not_exists and effects.existing(name) is not None:
         return
+    if create.if_not_exists:
+        if not (session.is_done or effects.would_know(name)):
+            effects.put(name, unknown(*name, _MAYBE_OLD))
+            return
+        effects.made_new = True
     if create.or_replace:
         effects.existing(name)
     if create.like is None:
@@ -367,6 +394,8 @@ def _database(words: Words, session: StatementSession, effects: Effects, created
     exists = words.take("IF", "NOT", "EXISTS")
     named = "" if words.peek() == "DEFAULT" else read_charset(words)
     schema = session.schema if named or words.peek() == "DEFAULT" else words.identifier()
+    if created and not session.error_code and (session.is_done or not exists):
+        effects.made_schema(schema)
     if created and exists and effects.charset_of(schema):
         return
     while not words.done:
