@@ -46,7 +46,8 @@ class SqliteBackend:
     owner.
 
     Raises ConfigError on opening: the folder cannot be written, the file is damaged or not ours;
-    later MetaDamaged: so it is now, or another file lies there.
+    later MetaDamaged: so it is now, or another file lies there. MetaUnavailable: others keep it
+    locked, or its disk is full or mounted read-only.
     """
 
     def __init__(self, path: str, *, must_exist: bool = False) -> None:

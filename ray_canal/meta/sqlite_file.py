@@ -7,6 +7,7 @@ would release SQLite's locks (sqlite.org/howtocorrupt.html).
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import tempfile
@@ -26,7 +27,8 @@ class SqliteFile:
     def __init__(
         self, path: str, what: str, advice: Callable[[], str], *, must_exist: bool = False
     ) -> None:
-        """Raises ConfigError: it cannot be opened; it is not there, and `must_exist`."""
+        """Raises ConfigError: it cannot be opened; it is not there, and `must_exist`.
+        MetaUnavailable: its disk is full, or mounted read-only."""
         self.path = path
         self._what = what
         self._advice = advice
@@ -49,7 +51,7 @@ class SqliteFile:
     @contextmanager
     def preparing(self) -> Iterator[sqlite3.Connection]:
         """Tell whatever fails while the file is prepared as ConfigError, but for a file that others
-        keep locked: MetaUnavailable."""
+        keep locked, or a disk that takes nothing: MetaUnavailable."""
         try:
             yield self.database
         except (sqlite3.Error, OSError, CanalError) as error:
@@ -58,8 +60,10 @@ class SqliteFile:
                 raise MetaUnavailable(f"{self._what} cannot be opened: {error}") from error
             raise self.unusable(error) from error
 
-    def unusable(self, error: Exception) -> ConfigError:
+    def unusable(self, error: Exception) -> CanalError:
         """Return the error that says what is wrong with the file, and what to do."""
+        if disk := _disk_advice(self.path, error):
+            return MetaUnavailable(f"{self._what} cannot be opened: {error}. {disk}")
         return ConfigError(f"{self._what} cannot be used: {error}. {self._advice()}")
 
     @contextmanager
@@ -99,7 +103,9 @@ class SqliteFile:
             # Of SQLite's codes only CORRUPT and NOTADB have no class of their own.
             if type(error) is sqlite3.DatabaseError:
                 raise MetaDamaged(f"{self._what} is damaged: {error}. {self._advice()}") from error
-            raise MetaUnavailable(f"{self._what} cannot be {done}: {error}") from error
+            disk = _disk_advice(self.path, error)
+            text = f"{self._what} cannot be {done}: {error}{'. ' * bool(disk)}{disk}"
+            raise MetaUnavailable(text) from error
 
     def is_there(self) -> bool:
         """Return whether what is open is what lies at the path."""
@@ -130,6 +136,20 @@ class SqliteFile:
 def is_locked(error: BaseException | None) -> bool:
     """Return whether SQLite says that another connection has the file locked."""
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+
+
+def _disk_advice(path: str, error: Exception) -> str:
+    """Return what to do about a disk that takes no writes; empty if it is not that."""
+    no_room = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if no_room or "disk is full" in str(error):
+        return "Free space there: what was acked is kept, and it goes on by itself then"
+    with contextlib.suppress(OSError):
+        if os.statvfs(os.path.dirname(path) or ".").f_flag & os.ST_RDONLY:
+            return (
+                "Its disk is mounted read-only (after an error: `dmesg`); mount it for writing "
+                "again: what was acked is kept, and it goes on by itself then"
+            )
+    return ""
 
 
 def _identity(path: str) -> tuple[int, int]:
