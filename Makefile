@@ -107,7 +107,8 @@ soak-fault: setup servers
 soak-servers: setup servers
 	$(BIN)/python -m pytest -m soak tests/integration/test_log_identity.py tests/integration/test_next_file.py \
 		tests/integration/test_timelines.py tests/integration/test_secrets.py tests/integration/test_quarantine.py \
-		tests/integration/test_charsets.py tests/integration/test_schema_history.py $(PYTEST_ARGS)
+		tests/integration/test_charsets.py tests/integration/test_schema_history.py \
+		tests/integration/test_log_replaced.py $(PYTEST_ARGS)
 
 ## make soak-snapshot  200 snapshots by each mode on each server beside writers, restarts, kills and DDL (two hours)
 soak-snapshot: setup servers
@@ -129,7 +130,7 @@ soak-console: setup servers
 soak-sinks: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py tests/integration/test_rabbitmq.py \
 		tests/integration/test_rabbitmq_streams.py tests/integration/test_kafka_kills.py \
-		tests/integration/test_random_mirror.py $(PYTEST_ARGS)
+		tests/integration/test_random_mirror.py tests/integration/test_parallel_senders.py $(PYTEST_ARGS)
 
 ## make soak-spark  streaming queries of a Spark standalone, killed KILLS=100 times at random; Spark over each server (half an hour)
 soak-spark: setup servers

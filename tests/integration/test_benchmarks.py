@@ -36,6 +36,7 @@ def test_a_tiny_run_writes_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert report["not_available"] == {}
 
 
+@pytest.mark.benchmark
 def test_a_row_is_stamped_at_every_stage() -> None:
     options = ["--rate", "20", "--seconds", "2", "--json"]
     command = [sys.executable, "-m", "benchmarks.stages", *options]

@@ -89,7 +89,10 @@ async def columns_seen(store: LocalDestination) -> set[str]:
     raise AssertionError(await store.status())
 
 
-@pytest.mark.parametrize(("kind", "options"), [("mysql97", {}), ("mysql56", GTIDS_OFF)])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("mysql97", {}), pytest.param("mysql56", GTIDS_OFF, marks=pytest.mark.soak)],
+)
 def test_row_ids_behind_a_restored_copy(
     kind: str, options: dict[str, str], tmp_path: Path
 ) -> None:

@@ -131,7 +131,9 @@ def target(
 
 
 @pytest.mark.parametrize(
-    ("target", "order"), [("postgres", "key"), ("mysql", "table")], indirect=["target"]
+    ("target", "order"),
+    [pytest.param("postgres", "key", marks=pytest.mark.soak), ("mysql", "table")],
+    indirect=["target"],
 )
 def test_killed_while_some_have_committed_and_others_not(
     target: Target, order: str, tmp_path: Path

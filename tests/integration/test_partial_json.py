@@ -12,7 +12,7 @@ import pyarrow as pa
 import ray_canal as canal
 from tests.servers import Server
 
-ROWS, UPDATES, SEED = 40, 700, 20261121
+ROWS, UPDATES, SEED = 40, 350, 20261121
 KEYS = ["a", "b", "aa", "key", "é", "b c", 'q"', "back\\slash", "list", "last"]
 
 

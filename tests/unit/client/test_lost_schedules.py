@@ -170,7 +170,7 @@ async def run(consumer: Consumer, steps: list[tuple[str, int, list[str]]]) -> No
 
 
 @settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -160,7 +160,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("servers")
 
 
-@settings(max_examples=15, derandomize=True, deadline=None, database=None)
+@settings(max_examples=8, derandomize=True, deadline=None, database=None)
 @given(st.integers(0, 1 << 32))
 def test_random_lives(folder: Path, seed: int) -> None:
     """A6, b4: logs cut at random, servers that change, are reset and lag behind, random acks."""

@@ -52,7 +52,9 @@ def test_changes_of_a_real_file() -> None:
     gone = [c for c in changes if c.arrow_schema is None]
     assert renamed
     assert gone
-    assert all(not c.problem for c in changes)
+    doubted = {c.table: c.problem for c in changes if c.problem}
+    assert doubted.keys() == {"d3"}  # 5.6 logs it, too, where it did nothing
+    assert "IF NOT EXISTS" in doubted["d3"]
     # What the last change of a table before its rows says is what the rows' batches have.
     seen = 0
     for info, chunk in chunks:
