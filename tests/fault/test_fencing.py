@@ -69,8 +69,8 @@ def deployment(server: Server, name: str, namespace: str, **ray: Any) -> dict[st
 def started(config: dict[str, Any]) -> Iterator[None]:
     """The destination and its controller, both ended at the end."""
     namespace = config["ray"]["namespace"]
-    canal.start(config)
     try:
+        canal.start(config)  # where it errs, as on a busy machine, what it began is in the way
         yield
     finally:
         canal.stop(config["instance"][0]["destination"], namespace=namespace)
