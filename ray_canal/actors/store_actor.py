@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ray_canal.actors import registry
 from ray_canal.actors.answers import answered
@@ -29,6 +28,7 @@ from ray_canal.actors.runtime import RayRuntime
 from ray_canal.actors.time_slice import shorten_time_slices
 from ray_canal.config import InstanceConfig, MetaConfig, kept_secrets
 from ray_canal.destination.api import DestinationApi
+from ray_canal.destination.backend_thread import BackendThread
 from ray_canal.destination.destination import Destination, start_destination
 from ray_canal.errors import InstanceNotRunning, InstanceRestarted
 from ray_canal.logs import tell, with_ids
@@ -37,7 +37,6 @@ from ray_canal.malloc import give_up_unused
 logger = logging.getLogger(__name__)
 
 _TELL_S = 15.0
-T = TypeVar("T")
 
 
 class StoreActor:
@@ -54,7 +53,8 @@ class StoreActor:
         take_up_log_settings(namespace)
         tell(logger, "process", "%s has begun", process, process=process, pid=os.getpid())
         self._places = PlacementTable(namespace)
-        self._asking = ThreadPoolExecutor(1, "control-store")
+        # As long as Ray's head is away, it does not answer, and what runs here goes on.
+        self._head = BackendThread("control-store")
         self._destinations: dict[str, Destination] = {}
         self._owners: dict[str, str] = {}
         self._refused: dict[str, str] = {}
@@ -90,27 +90,25 @@ class StoreActor:
         return store
 
     async def _place_here(self, destination: str) -> PlacementRecord | None:
-        """Return the destination's place, if it is here. Takes up how the deployment logs, too."""
+        """Return the destination's place, if it is here; then this process logs as its deployment
+        says."""
 
         def look() -> PlacementRecord | None:
+            place = self._places.get(destination)
+            if place is None or place.process != self._process:
+                return None
             take_up_log_settings(self._namespace)
-            return self._places.get(destination)
+            return place
 
-        place = await self._ask(look)
-        return place if place is not None and place.process == self._process else None
-
-    async def _ask(self, step: Callable[[], T]) -> T:
-        """Ask Ray's control store in a thread: as long as the head is away, it does not answer, and
-        what runs here goes on."""
-        return await asyncio.get_running_loop().run_in_executor(self._asking, step)
+        return await self._head.run(look)
 
     def _made(self, place: PlacementRecord) -> Any:
         return made_store(StoreActor, place.home, self._namespace)
 
     async def _learn(self, references: Sequence[str]) -> None:
         """Be told secrets that are kept on the head node."""
-        controller = await self._ask(
-            lambda: registry.find_store_process(registry.CONTROLLER_NAME, self._namespace)
+        controller = await self._head.run(
+            registry.find_store_process, registry.CONTROLLER_NAME, self._namespace
         )
         if controller is None:
             raise InstanceNotRunning("the controller, which has the secrets, is not there")
@@ -157,7 +155,7 @@ class StoreActor:
 
     async def _look_again(self, destination: str, owner: str) -> None:
         """Drop a destination that has no place here any more, or is to be another start."""
-        place = await self._ask(lambda: self._places.get(destination))
+        place = await self._head.run(self._places.get, destination)
         here = place is not None and place.process == self._process
         if place is None or not here or place.owner != owner:
             logger.warning(
@@ -191,7 +189,6 @@ class StoreActor:
         """Stop them all."""
         self._local.close()
         self._standing_in.cancel()
-        self._asking.shutdown(wait=False)
         await asyncio.gather(*(self.drop(destination) for destination in list(self._destinations)))
 
 

@@ -194,14 +194,14 @@ class Homes:
         places, alive = self._table.all(), {node.id for node in nodes}
         demands = self._demands(places, head_of(nodes))
         moves = assign(nodes, demands, 0, (), _ready(alive, places))
-        lost = [name for name, node in moves.items() if node and not _is_on(alive, places[name])]
-        for name in list(lost):
+        moved = []
+        for name, node in moves.items():
+            is_lost = node and not _is_on(alive, places[name])
             # A head that has just come may have stopped or moved it meanwhile.
-            if self._table.get(name) == places[name]:
-                self._begin_elsewhere(name, places, moves[name])
-            else:
-                lost.remove(name)
-        for new in {places[name].process: places[name] for name in lost}.values():
+            if is_lost and self._table.get(name) == places[name]:
+                self._begin_elsewhere(name, places, node)
+                moved.append(name)
+        for new in {places[name].process: places[name] for name in moved}.values():
             held = {name: each for name, each in places.items() if each.process == new.process}
             actor = self._ensure(new)
             actor.reconcile.remote({name: each.owner for name, each in held.items()})

@@ -48,9 +48,9 @@ def row_effects(
     elif verb == "DROP":
         found = _drop(words, event, tables_of)
     elif verb == "RENAME":
-        found = _rename(words, event.schema)
+        found = of_rename(words, event.schema)
     elif verb == "ALTER" and not session.error_code:
-        found = _alter(words, event.schema)
+        found = of_alter(words, event.schema)
     elif verb == "CREATE":
         found = _create(words, event, session)
     elif verb in _DML:
@@ -118,7 +118,8 @@ def _moved(old: Name, new: Name) -> list[TableEffect]:
     return [TableEffect(RENAME, *new, old), TableEffect(ERASE, *old, new)]
 
 
-def _rename(words: Words, schema: str) -> list[TableEffect]:
+def of_rename(words: Words, schema: str) -> list[TableEffect]:
+    """Return effects of RENAME TABLE: a new name each."""
     words.skip()
     if not words.take_any("TABLE", "TABLES"):
         return []
@@ -134,7 +135,7 @@ def _rename(words: Words, schema: str) -> list[TableEffect]:
     return found
 
 
-def _alter(words: Words, schema: str) -> list[TableEffect]:
+def of_alter(words: Words, schema: str) -> list[TableEffect]:
     """Return effects of ALTER TABLE: a new name, and partitions or tablespaces that come or go with
     their rows."""
     words.skip()

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from ray_canal.binlog.parsed import QueryEvent
-from ray_canal.schema.ddl.vocabulary import NOT_A_TABLE, skip_alter_options
+from ray_canal.model.table_event import RENAME, TableEffect
+from ray_canal.schema.ddl.row_effects import of_alter, of_rename
 from ray_canal.schema.ddl.words import Dialect, Words, statement
 from ray_canal.schema.names import Name, Names
 
@@ -40,9 +41,9 @@ class TemporaryTables:
         elif verb == "DROP":
             _dropped(words, event.schema, names, mine, bool(found))
         elif verb == "ALTER" and found and not event.error_code:
-            _altered(words, event.schema, names, mine)
+            _renamed(of_alter(words, event.schema), names, mine)
         elif renames and found:
-            _renamed(words, event.schema, names, mine)
+            _renamed(of_rename(words, event.schema), names, mine)
         self._count += len(mine) - before
         if not mine:
             self._of_thread.pop(event.thread_id, None)
@@ -80,38 +81,9 @@ def _dropped(
         mine.pop(names.pair(words.name(schema)), None)
 
 
-def _altered(words: Words, schema: str, names: Names, mine: dict[Name, None]) -> None:
-    words.skip()
-    skip_alter_options(words)
-    if not words.take("TABLE"):
-        return
-    words.take("IF", "EXISTS")
-    name, depth = words.name(schema), 0
-    while not words.done:
-        depth += (words.peek() == "(") - (words.peek() == ")")
-        if not depth and words.peek() == "RENAME" and words.peek(1) not in NOT_A_TABLE:
-            words.skip()
-            words.take("TO") or words.take("AS") or words.take("=")
-            _move(mine, names.pair(name), names.pair(words.name(schema)))
-        else:
-            words.skip()
-
-
-def _renamed(words: Words, schema: str, names: Names, mine: dict[Name, None]) -> None:
-    words.skip()
-    if not words.take_any("TABLE", "TABLES"):
-        return
-    words.take("IF", "EXISTS")
-    while not words.done:
-        old = words.name(schema)
-        while not words.done and not words.take("TO"):
-            words.skip()  # WAIT n | NOWAIT
-        _move(mine, names.pair(old), names.pair(words.name(schema)))
-        if not words.take(","):
-            return
-
-
-def _move(mine: dict[Name, None], old: Name, new: Name) -> None:
-    if old in mine:
-        del mine[old]
-        mine[new] = None
+def _renamed(effects: list[TableEffect], names: Names, mine: dict[Name, None]) -> None:
+    for effect in effects:
+        old = names.pair(effect.other) if effect.kind == RENAME and effect.other else None
+        if old in mine:
+            del mine[old]
+            mine[names.pair((effect.schema, effect.table))] = None
