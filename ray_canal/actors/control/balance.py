@@ -15,7 +15,7 @@ from ray_canal.config.node import NodeSelector
 
 UNEVEN = 1.15
 """A node that is so much fuller than its fair part gives something away."""
-CROWDED = 2.0
+CROWDED = 3.0
 """Up to this fullness a node gets what was lost, if a process runs there that takes it at once."""
 _BASE_BYTES_PER_S = 64 << 10
 _BASE_MEMORY_BYTES = 32 << 20

@@ -132,7 +132,7 @@ def test_a_process_that_runs_is_joined_until_its_node_is_crowded() -> None:
     lost = {f"l{k}": Demand(ANY, "gone") for k in range(8)}
     ready = {name: ["n0"] for name in lost}
     assert set(assign(nodes, {**kept, **lost}, 0, ()).values()) == {"n0", "n1"}
-    # Twice n0's fair part is all there is.
+    # Three times n0's fair part are more than there is.
     assert set(assign(nodes, {**kept, **lost}, 0, (), ready).values()) == {"n0"}
-    of_three = assign(NODES[:3], {**kept, **lost}, 0, (), ready)
-    assert Counter(of_three.values())["n0"] == 4  # 8 of 12 are twice its third
+    of_four = assign(NODES[:4], {**kept, **lost}, 0, (), ready)
+    assert Counter(of_four.values())["n0"] == 5  # 9 of 12 are three times its fourth
