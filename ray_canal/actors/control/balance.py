@@ -52,11 +52,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A destination: what it takes, which nodes may have it, and which one has it ("": none)."""
+    """A destination: what it takes, which nodes may have it, and which one has it ("": none).
+    `ready`: if it has lost its node, the ids of those where a process takes it at once."""
 
     selector: NodeSelector
     node: str = ""
     load: Load = Load()
+    ready: Collection[str] = ()
 
 
 class _Fullness:
@@ -105,13 +107,11 @@ def assign(
     demands: Mapping[str, Demand],
     moves_max: int,
     rest: Collection[str],
-    ready: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, str]:
     """Return the new node of each destination that gets another one; "" where no node fits.
 
     Those that must leave theirs, or have none, go first, each to its least full node; then
-    at most `moves_max` others, none of `rest`, from nodes that are `UNEVEN` to emptier ones.
-    `ready`: of those that have lost their node, the nodes where a process takes them at once."""
+    at most `moves_max` others, none of `rest`, from nodes that are `UNEVEN` to emptier ones."""
     staying = [node for node in nodes if not node.draining]
     full = _Fullness(staying, demands)
     homes: dict[str, str] = {}
@@ -132,7 +132,7 @@ def assign(
         near = [
             id
             for id in fitting[name]
-            if id in (ready or {}).get(name, ()) and full.of(id, name) <= CROWDED
+            if id in demands[name].ready and full.of(id, name) <= CROWDED
         ]
         best = min(near or fitting[name], key=lambda id: (full.of(id, name), id), default="")
         if best:

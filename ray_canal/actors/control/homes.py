@@ -12,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -85,16 +86,17 @@ def _next_home(
     return home
 
 
-def _ready(
-    alive: Collection[str], places: Mapping[str, PlacementRecord]
-) -> dict[str, Collection[str]]:
-    """Return, of each destination that has lost its node, the nodes with a process that it can
-    join."""
-    lost = [name for name, place in places.items() if not _is_on(alive, place)]
-    return {
-        name: [node for node in alive if joined_home(places, places[name].share, node)]
-        for name in lost
-    }
+def _with_ready(
+    demands: Mapping[str, Demand], places: Mapping[str, PlacementRecord], alive: Collection[str]
+) -> dict[str, Demand]:
+    """Return the demands; those that have lost their node know where they can join a process."""
+
+    def ready(place: PlacementRecord) -> list[str]:
+        if _is_on(alive, place):
+            return []
+        return [node for node in alive if joined_home(places, place.share, node)]
+
+    return {name: replace(each, ready=ready(places[name])) for name, each in demands.items()}
 
 
 class Homes:
@@ -169,10 +171,9 @@ class Homes:
         places = self._table.all()  # nothing waits from here on, so none is stopped meanwhile
         evens = time.monotonic() > self._evened_s + _EVEN_PERIOD_S
         rest = {*self._moving, *self.loads.unsettled(places)}
-        demands = self._demands(places, head_of(nodes))
         alive = {node.id for node in nodes}
-        ready = _ready(alive, places)
-        moves = assign(nodes, demands, _MOVES_MAX if evens else 0, rest, ready)
+        demands = _with_ready(self._demands(places, head_of(nodes)), places, alive)
+        moves = assign(nodes, demands, _MOVES_MAX if evens else 0, rest)
         if evens:
             self._evened_s = time.monotonic()
         self._tell_homeless({name for name, node in moves.items() if not node})
@@ -192,8 +193,8 @@ class Homes:
         """Begin elsewhere what was on nodes that have ended, and tell the processes that hold it
         from now on; move nothing else. Blocks."""
         places, alive = self._table.all(), {node.id for node in nodes}
-        demands = self._demands(places, head_of(nodes))
-        moves = assign(nodes, demands, 0, (), _ready(alive, places))
+        demands = _with_ready(self._demands(places, head_of(nodes)), places, alive)
+        moves = assign(nodes, demands, 0, ())
         moved = []
         for name, node in moves.items():
             is_lost = node and not _is_on(alive, places[name])

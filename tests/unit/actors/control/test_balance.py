@@ -130,9 +130,9 @@ def test_a_process_that_runs_is_joined_until_its_node_is_crowded() -> None:
     nodes = NODES[:2]
     kept = {f"k{k}": Demand(ANY, "n0") for k in range(4)}
     lost = {f"l{k}": Demand(ANY, "gone") for k in range(8)}
-    ready = {name: ["n0"] for name in lost}
+    ready = {name: Demand(ANY, "gone", ready=["n0"]) for name in lost}
     assert set(assign(nodes, {**kept, **lost}, 0, ()).values()) == {"n0", "n1"}
     # Three times n0's fair part are more than there is.
-    assert set(assign(nodes, {**kept, **lost}, 0, (), ready).values()) == {"n0"}
-    of_four = assign(NODES[:4], {**kept, **lost}, 0, (), ready)
+    assert set(assign(nodes, {**kept, **ready}, 0, ()).values()) == {"n0"}
+    of_four = assign(NODES[:4], {**kept, **ready}, 0, ())
     assert Counter(of_four.values())["n0"] == 5  # 9 of 12 are three times its fourth
