@@ -10,7 +10,7 @@ import pyarrow as pa
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.declared import declared_type
 from ray_canal.views.arrow import arrow_schema
-from ray_canal.views.mysql_texts import fraction_digits, fraction_notes
+from ray_canal.views.mysql_texts import field_with_digits, fraction_digits
 
 
 class ColumnSpec(NamedTuple):
@@ -29,8 +29,7 @@ class ColumnSpec(NamedTuple):
     @property
     def field(self) -> pa.Field:
         """Arrow's field of the column, with its fractional digits."""
-        notes = None if self.fraction is None else fraction_notes(self.fraction)
-        return pa.field(self.name, self.kind, metadata=notes)
+        return field_with_digits(self.name, self.kind, self.fraction)
 
 
 def column_specs(schema: pa.Schema, meta: TableMeta | None, key: Iterable[str]) -> list[ColumnSpec]:

@@ -35,6 +35,11 @@ def fraction_notes(digits: int | None) -> dict[bytes, bytes]:
     return {FRACTION: b"" if digits is None else str(digits).encode()}
 
 
+def field_with_digits(name: str, data_type: pa.DataType, digits: int | None) -> pa.Field:
+    """Return a field, with so many declared fractional digits; None: unknown, or it is no time."""
+    return pa.field(name, data_type, metadata=None if digits is None else fraction_notes(digits))
+
+
 def fraction_digits(field: pa.Field) -> int | None:
     """Return the declared fractional digits of a field; None: unknown."""
     found = (field.metadata or {}).get(FRACTION)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import SinkError
-from ray_canal.views.mysql_texts import fraction_digits, fraction_notes
+from ray_canal.views.mysql_texts import field_with_digits, fraction_digits
 from ray_canal.views.texts import decimal_texts
 
 SOURCE_PROPERTY = "ray_canal.source"
@@ -48,9 +48,8 @@ def lake_type(kind: pa.DataType, naive_is_utc: bool) -> pa.DataType:
 def lake_field(field: pa.Field, naive_is_utc: bool) -> pa.Field:
     """Return the field that a column has. A time keeps its fractional digits: they tell a TIME from
     other integers, and how many digits its text has."""
-    digits = fraction_digits(field)
-    notes = None if digits is None else fraction_notes(digits)
-    return pa.field(field.name, lake_type(field.type, naive_is_utc), metadata=notes)
+    data_type = lake_type(field.type, naive_is_utc)
+    return field_with_digits(field.name, data_type, fraction_digits(field))
 
 
 def lake_array(values: pa.Array, naive_is_utc: bool) -> pa.Array:
