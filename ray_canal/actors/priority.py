@@ -1,4 +1,4 @@
-"""The CPU priority of actors' processes.
+"""The CPU priority of processes, and the threads that have it.
 
 Ray starts its workers with a niceness of 15 (its setting `worker_niceness`): where a process of
 usual priority wants their CPU, they get a 28th of it. A log that has to keep pace with the server
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -29,12 +30,28 @@ def as_ray_itself() -> None:
 
 
 def raise_to(niceness: int) -> None:
-    """Set the niceness of all threads that have a higher one; on Linux it is a thread's own, and a
-    new thread's is that of its maker. Raises PermissionError."""
-    for thread in map(int, os.listdir("/proc/self/task")):
+    """Set the niceness of all threads that have a higher one. Raises PermissionError."""
+    _change(lambda found: min(found, niceness))
+
+
+def lower_to(niceness: int) -> None:
+    """Set the niceness of all threads that have a lower one."""
+    _change(lambda found: max(found, niceness))
+
+
+def _change(wanted: Callable[[int], int]) -> None:
+    """Give each thread the niceness that it is to have instead of its own: on Linux it is a
+    thread's own, and a new thread's is that of its maker. Raises PermissionError."""
+    for thread in threads():
         with contextlib.suppress(ProcessLookupError):  # it has ended
-            if os.getpriority(os.PRIO_PROCESS, thread) > niceness:
-                os.setpriority(os.PRIO_PROCESS, thread, niceness)
+            found = os.getpriority(os.PRIO_PROCESS, thread)
+            if wanted(found) != found:
+                os.setpriority(os.PRIO_PROCESS, thread, wanted(found))
+
+
+def threads() -> list[int]:
+    """Return the ids of this process's threads, on Linux."""
+    return [int(name) for name in os.listdir("/proc/self/task")]
 
 
 def _name_of(pid: int) -> str:

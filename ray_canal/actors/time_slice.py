@@ -9,10 +9,11 @@ wakes, and gets no more of it. Earlier kernels take no notice, and nothing else 
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import struct
 import sys
+
+from ray_canal.actors.priority import threads
 
 SLICE_NS = 100_000
 """The shortest that Linux grants."""
@@ -28,7 +29,7 @@ def shorten_time_slices() -> None:
     calls = _CALLS.get(platform.machine())
     if sys.platform != "linux" or calls is None:
         return
-    for thread in map(int, os.listdir("/proc/self/task")):
+    for thread in threads():
         found = time_slice(thread)
         if found is not None and found[1] == _USUAL:
             found[_RUNTIME] = SLICE_NS

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+from ray_canal.actors.priority import lower_to
 
 NICENESS = 10
 """Where a destination wants the CPU that a flooded console has, too, the console gets a tenth of
@@ -12,7 +11,4 @@ it: enough to show an outage on a machine that is busy, and little enough for no
 
 def give_way() -> None:
     """Let all threads of this process, and those that come, have at least this niceness."""
-    for thread in map(int, os.listdir("/proc/self/task")):
-        with contextlib.suppress(ProcessLookupError):  # it has ended
-            if os.getpriority(os.PRIO_PROCESS, thread) < NICENESS:
-                os.setpriority(os.PRIO_PROCESS, thread, NICENESS)
+    lower_to(NICENESS)
