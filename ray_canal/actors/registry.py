@@ -64,8 +64,8 @@ def find_servers(namespace: str = NAMESPACE) -> list[ActorHandle[Any]]:
     return list(find_by_prefix(SERVER_PREFIX, namespace).values())
 
 
-def names(prefix: str, namespace: str = NAMESPACE) -> set[str]:
-    """Return the names of actors that begin with it."""
+def names(prefix: str | tuple[str, ...], namespace: str = NAMESPACE) -> set[str]:
+    """Return the names of actors that begin with it, or with one of several."""
     return {
         entry["name"]
         for entry in ray.util.list_named_actors(all_namespaces=True)
@@ -73,8 +73,10 @@ def names(prefix: str, namespace: str = NAMESPACE) -> set[str]:
     }
 
 
-def find_by_prefix(prefix: str, namespace: str = NAMESPACE) -> dict[str, ActorHandle[Any]]:
-    """Return the actors whose names begin with it, by name, in order."""
+def find_by_prefix(
+    prefix: str | tuple[str, ...], namespace: str = NAMESPACE
+) -> dict[str, ActorHandle[Any]]:
+    """Return the actors whose names begin with it, or with one of several, by name, in order."""
     found = {name: find_store_process(name, namespace) for name in sorted(names(prefix, namespace))}
     return {name: handle for name, handle in found.items() if handle is not None}
 

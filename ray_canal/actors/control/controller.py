@@ -265,9 +265,9 @@ class Controller:
             owners = {name: places[name].owner for name in destinations}
             self._ask(process, actor, actor.reconcile, owners)
         self._end_strays({place.process for place in places.values()})
-        for prefix in (registry.SERVER_PREFIX, registry.SINK_PREFIX):
-            for name, actor in registry.find_by_prefix(prefix, self._namespace).items():
-                self._ask(name, actor, actor.alive)
+        served = (registry.SERVER_PREFIX, registry.SINK_PREFIX)
+        for name, actor in registry.find_by_prefix(served, self._namespace).items():
+            self._ask(name, actor, actor.alive)
         if self._asked:
             await asyncio.wait(self._asked.values(), timeout=_ANSWER_S)
         answers = [task for task in self._asked.values() if task.done()]
