@@ -7,10 +7,9 @@ visible in catalog and log some moments apart, hence the pauses. Raises SourceEr
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from ray_canal.model.schema_record import CatalogSnapshot, KeyState, TableState
 from ray_canal.model.table_meta import ColumnMeta, SharedColumns, TableMeta
 from ray_canal.source.catalog import Catalog, column_of_row
 from ray_canal.source.start.log_file import read_head
-from ray_canal.source.start.server_log import ServerLog
+from ray_canal.source.start.server_log import ServerLog, log_of_server
 from ray_canal.types.charsets import canonical
 
 _PAUSE_S = 0.05
@@ -138,14 +137,8 @@ class CatalogTables:
             for name in names[names.index(first) : names.index(last) + 1]:
                 yield from log.chunks(name, _CHUNK_BYTES)
 
-    @contextmanager
-    def _log(self) -> Iterator[ServerLog]:
-        wake_out, wake_in = os.pipe()  # nobody wakes it
-        try:
-            yield ServerLog(self._config, self._catalog, wake_out)
-        finally:
-            os.close(wake_out)
-            os.close(wake_in)
+    def _log(self) -> AbstractContextManager[ServerLog]:
+        return log_of_server(self._config, self._catalog)
 
     def _read(self, which: str, *values: object) -> _Tables:
         mariadb = self._catalog.is_mariadb

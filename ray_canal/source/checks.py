@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from dataclasses import replace
@@ -28,7 +27,7 @@ from ray_canal.source.setting_checks import (
     statements_advice,
 )
 from ray_canal.source.start.decision import configured_start
-from ray_canal.source.start.server_log import ServerLog
+from ray_canal.source.start.server_log import log_of_server
 
 log = logging.getLogger(__name__)
 
@@ -195,15 +194,12 @@ def granted(grants: list[str]) -> tuple[set[str], set[str]]:
 
 
 def _check_start(source: SourceConfig, catalog: Catalog) -> CheckResult:
-    wake, writer = os.pipe()
     try:
-        position = configured_start(source, ServerLog(source, catalog, wake))
+        with log_of_server(source, catalog) as log:
+            position = configured_start(source, log)
     except CanalError as error:
         is_told = isinstance(error, (ServerSettingRefused, PrivilegeMissing, ConnectionLost))
         return CheckResult("start", False, str(error), "" if is_told else "change source.start")
-    finally:
-        os.close(wake)
-        os.close(writer)
     return CheckResult(
         "start", True, f"{source.start}: {position if position.journal_name else position.gtid}"
     )

@@ -21,7 +21,7 @@ from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.source.binlog_files import list_binlogs
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
-from ray_canal.source.start.server_log import ServerLog
+from ray_canal.source.start.server_log import ServerLog, log_of_server
 from ray_canal.verify.compare import Comparison, Report, never
 from ray_canal.verify.rows import OurEvent, TheirEvent, our_events
 from ray_canal.verify.second_reader import (
@@ -97,9 +97,7 @@ def verify_server(
             f"destination {config.destination!r} has no source.address; "
             "verify its files with `ray-canal verify FILE…`"
         )
-    wake_out, wake_in = os.pipe()
-    try:
-        log = ServerLog(config.source, Catalog(config.source), wake_out)
+    with log_of_server(config.source, Catalog(config.source)) as log:
         sizes = _chosen(log.files(), files, start)
         on_total(sum(sizes.values()))
         wanted, reader = TableFilter(tables), SecondReader()
@@ -112,9 +110,6 @@ def verify_server(
         ours = our_events(_server_chunks(config, log, sizes, on_bytes), wanted)
         comparison = Comparison(report, list(sizes), wanted, ended)
         comparison.run(_within(ours, first, sizes), _within(theirs, first, sizes))
-    finally:
-        os.close(wake_out)
-        os.close(wake_in)
     return report
 
 

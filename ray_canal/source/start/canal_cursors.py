@@ -5,7 +5,6 @@ client acked last begins there."""
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +16,7 @@ from ray_canal.source.catalog import Catalog
 from ray_canal.source.gtid_sets import unknown_gtids
 from ray_canal.source.start.own_log import own_place
 from ray_canal.source.start.search import Search
-from ray_canal.source.start.server_log import ServerLog
+from ray_canal.source.start.server_log import ServerLog, log_of_server
 
 _UNCHECKED = "--unchecked writes them as they are: each is looked at when the destination starts"
 
@@ -68,11 +67,8 @@ def tied(
 
 
 def _uuid_at(source: SourceConfig) -> str:
-    catalog = Catalog(source)
-    try:
+    with contextlib.closing(Catalog(source)) as catalog:
         return catalog.server_uuid()
-    finally:
-        catalog.close()
 
 
 def _at_its_place(source: SourceConfig, cursor: LogPosition, server_uuid: str) -> LogPosition:
@@ -93,14 +89,8 @@ def _at_its_place(source: SourceConfig, cursor: LogPosition, server_uuid: str) -
 
 @contextlib.contextmanager
 def _log_of(source: SourceConfig) -> Iterator[ServerLog]:
-    wake, writer = os.pipe()
-    catalog = Catalog(source)
-    try:
-        yield ServerLog(source, catalog, wake)
-    finally:
-        catalog.close()
-        os.close(wake)
-        os.close(writer)
+    with contextlib.closing(Catalog(source)) as catalog, log_of_server(source, catalog) as log:
+        yield log
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -30,7 +29,7 @@ from ray_canal.source.start.decision import configured_start
 from ray_canal.source.start.files_log import FilesLog
 from ray_canal.source.start.log_file import MICROS, Log, transactions
 from ray_canal.source.start.search import Search
-from ray_canal.source.start.server_log import ServerLog
+from ray_canal.source.start.server_log import log_of_server
 
 EARLIEST, LATEST = "earliest", "latest"
 _OFFSET = re.compile(r"(?P<name>[^:,\s]+\.[^:,\s]+):(?P<position>\d+)\Z")
@@ -118,16 +117,9 @@ def log_of(config: InstanceConfig) -> Iterator[Log]:
         paths = [Path(each).absolute() for each in source.files]
         yield FilesLog(list_binlogs(tuple(paths)), source.skipped_places, source.on_undecodable)
         return
-    wake, writer = os.pipe()
-    try:
-        here, catalog = _first_that_answers(source)
-        try:
-            yield ServerLog(here, catalog, wake)
-        finally:
-            catalog.close()
-    finally:
-        os.close(wake)
-        os.close(writer)
+    here, catalog = _first_that_answers(source)
+    with contextlib.closing(catalog), log_of_server(here, catalog) as log:
+        yield log
 
 
 def _first_that_answers(source: SourceConfig) -> tuple[SourceConfig, Catalog]:

@@ -3,6 +3,8 @@ own, which ends where the search has seen enough."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import select
 import uuid
 from collections.abc import Iterator, Sequence
@@ -129,6 +131,17 @@ class ServerLog:
                     yield chunk
         finally:
             dump.close()
+
+
+@contextlib.contextmanager
+def log_of_server(config: SourceConfig, catalog: Catalog) -> Iterator[ServerLog]:
+    """Yield a server's log for a look that nobody has to wake. The catalog stays open."""
+    wake, writer = os.pipe()
+    try:
+        yield ServerLog(config, catalog, wake)
+    finally:
+        os.close(wake)
+        os.close(writer)
 
 
 def _readable(descriptor: int) -> bool:
