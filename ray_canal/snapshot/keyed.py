@@ -16,23 +16,29 @@ from typing import Any
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, DecodedChunk
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import ConfigError, ConnectionLost, ServerSettingRefused
+from ray_canal.errors import ConfigError, ConnectionLost
 from ray_canal.log.snapshot_sequencer import Placed, ReadRange, SnapshotSequencer
 from ray_canal.model.arrays import Bools
 from ray_canal.model.position import EntryPosition
 from ray_canal.schema.names import Name
 from ray_canal.snapshot.changes import LogPart, LogReader, ends_prepared, touched_keys
 from ray_canal.snapshot.chunks import Origin, decoded
-from ray_canal.snapshot.columns import Selection, quoted, selection
+from ray_canal.snapshot.columns import Selection, selection
 from ray_canal.snapshot.key_numbers import Keys, joined
 from ray_canal.snapshot.key_ranges import FIRST_ROWS, KeyRanges
 from ray_canal.snapshot.keys import ambiguous_keys, kept_rows
 from ray_canal.snapshot.marks import Marks, Stretch, marks_of
+from ray_canal.snapshot.planner import from_clause
 from ray_canal.snapshot.prepared import not_seen
 from ray_canal.snapshot.read_views import gtid_at
 from ray_canal.snapshot.result import ResultReader
 from ray_canal.snapshot.session import close, open_session, other_server, server_of
-from ray_canal.snapshot.tables import SnapshotTable, choose_tables, refuse_keyless
+from ray_canal.snapshot.tables import (
+    SnapshotTable,
+    choose_tables,
+    refuse_keyless,
+    refuse_partial_images,
+)
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.source.connection import query
@@ -112,12 +118,7 @@ class KeyedSnapshot:
 
     def _refuse(self) -> None:
         refuse_keyless(self.tables, 'read it with mode "consistent"')
-        image = (self._catalog.variable("binlog_row_image") or "FULL").upper()
-        if image != "FULL":
-            raise ServerSettingRefused(
-                f"MySQL at {self._config.source.address}: binlog_row_image is {image}; run: SET "
-                "GLOBAL binlog_row_image = FULL"
-            )
+        refuse_partial_images(self._catalog, self._config.source.address)
 
     def _refuse_others(self, server: str) -> None:
         """Raise ConnectionLost unless all that is read is of this server."""
@@ -177,8 +178,7 @@ class KeyedSnapshot:
     def _read(self, chunk: _Chunk) -> None:
         meta, wanted = chunk.table.meta, chunk.selection
         sql = (
-            f"SELECT {wanted.expressions} FROM {quoted(meta.schema, meta.table)} "
-            f"FORCE INDEX ({quoted(chunk.table.index)}) WHERE {chunk.condition}"
+            f"SELECT {wanted.expressions} FROM {from_clause(chunk.table)} WHERE {chunk.condition}"
         )
         self._sequencer.begin(self._number)
         low = self._marks.low()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import ServerSettingRefused, TableMetaMismatch
+from ray_canal.errors import TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_ledger import Border, TableLedger
@@ -23,6 +23,7 @@ from ray_canal.snapshot.tables import (
     SnapshotTable,
     narrowed,
     refuse_keyless,
+    refuse_partial_images,
     tables_now,
     wanted_tables,
 )
@@ -65,12 +66,7 @@ class SnapshotPlan:
         try:
             self._connection = open_session(self._source, self._catalog)
             self._server = server_of(self._connection, self._source)
-            image = (self._streamed.variable("binlog_row_image") or "FULL").upper()
-            if image != "FULL":
-                raise ServerSettingRefused(
-                    f"MySQL at {config.source.address}: binlog_row_image is {image}; run: SET "
-                    "GLOBAL binlog_row_image = FULL"
-                )
+            refuse_partial_images(self._streamed, config.source.address)
             replicated = self._streamed if config.snapshot.address else None
             self._marks: Marks = marks_of(self._source, self._catalog, self._connection, replicated)
         except BaseException:

@@ -15,11 +15,12 @@ from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, ChunkInfo, Deco
 from ray_canal.config import InstanceConfig
 from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.chunks import Origin, decoded
-from ray_canal.snapshot.columns import Selection, quoted, selection
+from ray_canal.snapshot.columns import Selection, selection
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.keys import kept_rows
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
+from ray_canal.snapshot.planner import from_clause
 from ray_canal.snapshot.result import ResultReader
 from ray_canal.snapshot.session import close, open_session, other_server, server_of
 from ray_canal.snapshot.tables import SnapshotTable
@@ -89,11 +90,8 @@ class RowReader:
             raise other_server(self._source.address, self._server, order.server)
         table, began_s = order.table, time.monotonic()
         wanted = self._selections.setdefault(table, selection(table.meta))
-        index = f" FORCE INDEX ({quoted(table.index)})" if table.index else ""
-        sql = (
-            f"SELECT {wanted.expressions} FROM {quoted(table.meta.schema, table.meta.table)}"
-            f"{index}{order.condition and ' WHERE '}{order.condition}"
-        )
+        where = order.condition and f" WHERE {order.condition}"
+        sql = f"SELECT {wanted.expressions} FROM {from_clause(table)}{where}"
         low = self._marks.low()
         found, rows = _Range(table), 0
         origin = Origin("", 0, self._server_id, int(time.time()), self._flavor)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ray_canal.errors import ConfigError, PrivilegeMissing, TableMetaMismatch
+from ray_canal.errors import ConfigError, PrivilegeMissing, ServerSettingRefused, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.table_meta import TableMeta
@@ -246,6 +246,17 @@ def refuse_keyless(tables: Iterable[SnapshotTable], advice: str) -> None:
     if names:
         found = "; ".join(f"{', '.join(each)}: {why}" for why, each in names.items())
         raise ConfigError(f"{found}; {advice}")
+
+
+def refuse_partial_images(catalog: Catalog, address: str) -> None:
+    """Raise ServerSettingRefused if the log of the server at an address may lack columns of rows:
+    then it does not tell which keys it has touched."""
+    image = (catalog.variable("binlog_row_image") or "FULL").upper()
+    if image != "FULL":
+        raise ServerSettingRefused(
+            f"MySQL at {address}: binlog_row_image is {image}; run: SET GLOBAL binlog_row_image = "
+            "FULL"
+        )
 
 
 def _key(catalog: Catalog, indexes: Indexes, meta: TableMeta) -> tuple[str, tuple[str, ...], str]:

@@ -18,7 +18,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.destination.backend_thread import BackendThread
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES
 from ray_canal.destination.snapshot.snapshot_placer import SnapshotAttempt, SnapshotPlacer
-from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
+from ray_canal.destination.snapshot.snapshot_run import SnapshotRun, unacked_bytes_max
 from ray_canal.errors import ConfigError, SourceError
 from ray_canal.filter import TableFilter
 from ray_canal.model.message import Payload
@@ -183,7 +183,7 @@ class _Room:
     def __init__(self, run: MomentRun, config: InstanceConfig, placer: SnapshotPlacer) -> None:
         self._run = run
         self._placer = placer
-        self._bytes_max = min(config.snapshot.bytes, config.store.capacity_bytes // 4)
+        self._bytes_max = unacked_bytes_max(config)
         self._history_max = config.snapshot.history_max
         self._load, self._thread = SourceLoad(config.source), BackendThread("snapshot history")
         self._look_at_s = 0.0

@@ -164,7 +164,7 @@ class SnapshotRun:
             name = ledger.attempt_name_of(self._client_id)
             attempt = SnapshotAttempt(
                 self._client_id, ledger.id, ledger.attempt, name, keys,
-                _bytes_of(config), plan.if_prepared(),
+                unacked_bytes_max(config), plan.if_prepared(),
             )
             self.attempt_name = name
             async with self._placing(log, attempt) as placer:
@@ -318,7 +318,7 @@ class _Rows:
         self._readers = len(readers)
         self._forget_at_s = 0.0
         capacity = config.store.capacity_bytes
-        self._bytes_max = _bytes_of(config)
+        self._bytes_max = unacked_bytes_max(config)
         self._chunk_bytes = min(config.snapshot.chunk_bytes, max(capacity // 16, 1))
         self._reading: deque[
             tuple[PlannedRange, RowReaderHandle, asyncio.Task[RangeRead]]
@@ -427,7 +427,7 @@ class _Rows:
         await self._run.home.changed.wake()
 
 
-def _bytes_of(config: InstanceConfig) -> int:
+def unacked_bytes_max(config: InstanceConfig) -> int:
     """Return how much may be kept of rows that were read and not acked, and so much again of keys
     that the log has touched."""
     return min(config.snapshot.bytes, config.store.capacity_bytes // 4)

@@ -300,7 +300,7 @@ def test_a_reader_has_its_next_order_before_it_is_free(
     monkeypatch: pytest.MonkeyPatch, room: int, orders: int
 ) -> None:
     """Unless what it reads then has no room."""
-    monkeypatch.setattr(snapshot_run, "_bytes_of", lambda config: room)
+    monkeypatch.setattr(snapshot_run, "unacked_bytes_max", lambda config: room)
     run_async(most_orders(orders))
 
 
@@ -338,7 +338,7 @@ async def another_log() -> None:
 def test_a_late_ack_is_not_of_a_table_that_was_replaced_since(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(snapshot_run, "_bytes_of", lambda config: 1)  # a range, then acks
+    monkeypatch.setattr(snapshot_run, "unacked_bytes_max", lambda config: 1)  # a range, then acks
     run_async(late_ack())
 
 
