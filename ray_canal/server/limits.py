@@ -51,7 +51,8 @@ class MemoryBudget:
         return share
 
     def correct(self, share: int, size_bytes: int) -> int:
-        """Return what was taken has become so many bytes. Returns what to give back, now."""
+        """Account for an answer that has become so many bytes; `share` was taken for it. Returns
+        what to give back for it from now on."""
         self.used_bytes += size_bytes - share
         self._serve()
         return size_bytes

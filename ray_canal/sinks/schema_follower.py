@@ -307,9 +307,10 @@ class SchemaFollower:
         self.claim(name, change.schema, change.table)
 
     def _become(self, name: TableName, step: Changed, is_known: bool) -> None:
-        """Let a table that was emptied have the columns that a snapshot's rows will have: DDL may
-        have changed them since another one of its attempts, and was not seen here. One that is not
-        there yet is made: it may have no rows."""
+        """Let a table that was emptied have the columns that a snapshot's rows will have, and make
+        it again where `_alter` could not: there are no rows to lose. DDL may have changed them since
+        another one of its attempts, and was not seen here. One that is not there yet is made: it
+        may have no rows."""
         meta, shape = step.meta, step.change.arrow_schema
         found = self._tables.find(name)
         if meta is None or shape is None or (found is not None and not is_known):
@@ -330,8 +331,9 @@ class SchemaFollower:
     def _alter(
         self, name: TableName, meta: TableMeta, change: TableChange, is_known: bool
     ) -> None:
-        """`is_known`: the target's table was followed before, so it was not made by hand for
-        this one."""
+        """Make, or change, the target's table so that it has the columns that the source's has
+        after a statement. `is_known`: the target's table was followed before, so it was not made by
+        hand for this one. Raises SinkError: the policy does not allow it."""
         key = [column.name for column in meta.columns if column.is_key]
         columns = [
             column._replace(fill=filled(column.name, column.kind, meta, change))

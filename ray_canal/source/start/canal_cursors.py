@@ -25,10 +25,9 @@ def tied(
     source: SourceConfig, cursors: Sequence[LogPosition], server_uuid: str = ""
 ) -> list[LogPosition]:
     """Return the cursors of Canal with their server's identity, for which servers are asked, at the
-    places where they go on there; those of files as they are. They are of
-    the server at the address that they name or, if that is given, of the one with this
-    `server_uuid`; then that may be another server than the source's, and they are moved from there
-    at the start.
+    places where they go on there; those of files as they are. They are of the server at the address
+    that they name or, if that is given, of the one with this `server_uuid`; then that may be
+    another server than the source's, and they are moved from there at the start.
 
     Raises ConfigError: they are of another server, or nobody can tell, or their place is not in its
     log.

@@ -59,7 +59,7 @@ def parse_place(text: str) -> dict[str, Any]:
 
 
 def _time(text: str) -> dt.datetime:
-    """Return a time's microseconds. Raises ConfigError."""
+    """Return a time that has its zone. Raises ConfigError."""
     try:
         time = iso_time(text)
     except ValueError:

@@ -71,8 +71,8 @@ class Search:
         return self.head(self._names[0])
 
     def head(self, journal_name: str) -> FileHead:
-        """Return the log's beginning, with what was executed and never was in this log (as of a
-        server made of a backup), which no file names."""
+        """Return the head of a file. Its GTIDs include what was executed and never was in this log
+        (as of a server made of a backup), which no file names."""
         if journal_name not in self._heads:
             head = read_head(self._log, journal_name)
             if self._purged is None:
