@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -139,6 +139,13 @@ class SourceConfig(Section):
         others = tuple(each for each in self.addresses if each != address)
         standby = others if address in self.addresses else self.standby
         return self.model_copy(update={"address": address, "standby": standby})
+
+    def for_second_dump(self, **changed: Any) -> SourceConfig:
+        """Return the settings of a dump next to the destination's own, of this server alone: it
+        would end the other one of two with the same id, and wait for both where they are
+        semi-synchronous. `changed`: what else is to differ."""
+        own = {"server_id": 0, "semi_sync": False, "standby": (), "detect": False}
+        return self.model_copy(update={**own, **changed})
 
     @property
     def host_port(self) -> tuple[str, int]:

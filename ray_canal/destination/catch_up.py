@@ -36,14 +36,14 @@ logger = logging.getLogger(__name__)
 
 
 def own_config(config: InstanceConfig, **source: Any) -> InstanceConfig:
-    """The destination's, for a second replica next to its own one. It reads the server that the
-    destination reads, and no other: what another one still has cannot go on in this log."""
-    changed = {"server_id": 0, "semi_sync": False, "standby": (), "detect": False, **source}
-    return config.model_copy(update={"source": config.source.model_copy(update=changed)})
+    """Return the destination's configuration for a dump next to its own one. That reads the server
+    that the destination reads, and no other: what another one still has cannot go on in this log.
+    `source`: what is to differ in that section."""
+    return config.model_copy(update={"source": config.source.for_second_dump(**source)})
 
 
 def source_start(start: StartWish) -> dict[str, Any]:
-    """The source's configuration that starts there."""
+    """Return the keys of `[instance.source]` that start there."""
     if isinstance(start, EntryPosition):
         name, position = start.journal_name, start.position
         return {"start": "position", "journal_name": name, "position": position}

@@ -26,10 +26,9 @@ writes a quarter as often."""
 
 
 def second_replica(config: SourceConfig, **changed: Any) -> SourceConfig:
-    """Return the settings of a dump next to the destination's own: the server would end the other
-    one of two with the same id, and wait for both where they are semi-synchronous."""
-    own = {"server_id": 0, "semi_sync": False, "standby": (), "detect": False}
-    return config.model_copy(update={**own, "heartbeat_s": _HEARTBEAT_S, **changed})
+    """Return the settings of a dump next to the destination's own that tells often how far the log
+    has come."""
+    return config.for_second_dump(heartbeat_s=_HEARTBEAT_S, **changed)
 
 
 def open_session(config: SourceConfig, catalog: Catalog) -> Any:
