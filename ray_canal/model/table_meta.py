@@ -58,6 +58,8 @@ class SharedColumns:
         return self._lists.setdefault(found, found)
 
 
+UNIQUE_KEY_NOTE = b"canal.unique_key"
+"""In the metadata of an Arrow schema: TableMeta's `unique_key`."""
 RDS_HIDDEN_KEY = "__#alibaba_rds_row_id#__"
 POLARDBX_HIDDEN_KEY = "_drds_implicit_id_"
 """A BIGINT after a keyless table's columns that the server adds: the catalog does not show it."""
@@ -70,6 +72,7 @@ class TableMeta:
 
     `hidden`: how many columns rows have after these that no statement can show: MariaDB's
     DB_ROW_HASH_n (BIGINT UNSIGNED, may be NULL), one for each unique key too long for an index.
+    `unique_key`: columns of the unique key that row metadata names where there is no primary one.
 
     It goes along with every chunk and is what caches ask for, so it keeps its hash and its pickle,
     and is the same object each time that it comes to a process.
@@ -79,6 +82,7 @@ class TableMeta:
     table: str
     columns: tuple[ColumnMeta, ...]
     hidden: int = 0
+    unique_key: tuple[str, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False)
     _pickle: bytes = field(init=False, repr=False, compare=False)
 
@@ -91,7 +95,7 @@ class TableMeta:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._pickle:
-            fields = (self.schema, self.table, self.columns, self.hidden)
+            fields = (self.schema, self.table, self.columns, self.hidden, self.unique_key)
             object.__setattr__(self, "_pickle", pickle.dumps(fields, protocol=5))
         return _known, (self._pickle,)
 

@@ -143,6 +143,21 @@ def lent(mine: ColumnMeta, theirs: ColumnMeta) -> ColumnMeta:
     return replace(mine, mysql_type=theirs.mysql_type, fraction=theirs.fraction)
 
 
+def without_key(mine: TableMeta, known: TableMeta) -> TableMeta:
+    """Return row metadata's table without a key, if a known schema with the same columns has none.
+
+    Servers take a unique key over columns that are NOT NULL for the primary one where there is
+    none, and TABLE_MAP does not tell them apart. DDL and catalog do, and so does Canal."""
+    for one, other in zip(mine.columns, known.columns, strict=True):
+        if one.name.lower() != other.name.lower() or other.is_key:
+            return mine
+        if one.is_key and other.nullable:  # what is known is of another time, or incomplete
+            return mine
+    unique = tuple(column.name for column in mine.columns if column.is_key)
+    columns = tuple(replace(c, is_key=False) if c.is_key else c for c in mine.columns)
+    return replace(mine, columns=columns, unique_key=unique)
+
+
 def same_type(mine: ColumnMeta, theirs: ColumnMeta) -> bool:
     """Tell if two columns differ in nothing but what the binlog does not record: how the type was
     written."""

@@ -10,7 +10,7 @@ from ray_canal.binlog.table_map import TableMap, table_meta_from_metadata
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.create_table import parse_tables
-from ray_canal.schema.fit import fitted, lent, misfit, same_type, with_hidden_key
+from ray_canal.schema.fit import fitted, lent, misfit, same_type, with_hidden_key, without_key
 from ray_canal.schema.history import HistoryPlace, SchemaHistory, place_of
 from ray_canal.schema.names import Name, Names, lowered
 from ray_canal.schema.table_state import TableState
@@ -27,12 +27,12 @@ def _names(meta: TableMeta) -> tuple[str, ...]:
 class SchemaRegistry:
     """Resolves tables at places of the log.
 
-    Names, keys and signs come from row metadata where the binlog has it; then the known schema only
-    lends the exact type text (`tinyint(1)`), which row metadata lacks. Known are: a given text,
-    where it fits; else the history of the log's DDL; else the catalog, which is asked once per
-    table until a DDL. A schema that does not fit the TABLE_MAP is refused, not guessed; but
-    where the server adds a key of its own to keyless tables, `hidden_key` gives its name. `names`
-    says how the server compares those of tables.
+    Names, keys and signs come from row metadata where the binlog has it; then the known schema
+    lends the exact type text (`tinyint(1)`), which row metadata lacks, and tells a primary key from
+    a unique one. Known are: a given text, where it fits; else the history of the log's DDL; else
+    the catalog, which is asked once per table until a DDL. A schema that does not fit the TABLE_MAP
+    is refused, not guessed; but where the server adds a key of its own to keyless tables,
+    `hidden_key` gives its name. `names` says how the server compares those of tables.
     """
 
     def __init__(
@@ -115,7 +115,8 @@ class SchemaRegistry:
             else mine
             for mine, theirs in zip(from_row.columns, known.columns, strict=True)
         )
-        return dataclasses.replace(from_row, columns=columns)
+        found = dataclasses.replace(from_row, columns=columns)
+        return without_key(found, known)
 
     def _look_up(
         self, table_map: TableMap, state: TableState | None, place: HistoryPlace

@@ -26,7 +26,7 @@ from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import envelope as e
 from ray_canal.model.arrays import Bools, Bytes, Int32s, Int64s
 from ray_canal.model.log_context import NO_CONTEXT, LogContext
-from ray_canal.model.table_meta import ColumnMeta, TableMeta
+from ray_canal.model.table_meta import UNIQUE_KEY_NOTE, ColumnMeta, TableMeta
 from ray_canal.types.registry import STORAGES, storage_code
 from ray_canal.views.envelope import ENVELOPE, Envelopes
 from ray_canal.views.envelope import load_kernels as load_envelope_kernels
@@ -195,6 +195,8 @@ def _image(meta: TableMeta, storage: tuple[int, ...]) -> _Image:
         b"canal.table": meta.table.encode(),
         b"canal.key": json.dumps(keys).encode(),
     }
+    if meta.unique_key:
+        metadata[UNIQUE_KEY_NOTE] = json.dumps(meta.unique_key).encode()
     fields = [*ENVELOPE, pa.field("before", image), pa.field("after", image)]
     return _Image(kinds, image, pa.schema(fields, metadata=metadata))
 

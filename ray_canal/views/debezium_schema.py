@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ray_canal.model.table_meta import TableMeta
+from ray_canal.model.table_meta import UNIQUE_KEY_NOTE, TableMeta
 from ray_canal.views.arrow import arrow_schema
 from ray_canal.views.debezium_types import ConnectType, Decimals, kind_of
 from ray_canal.views.presence import PRESENT_OF
@@ -89,7 +89,7 @@ def form_of(
         kind = kind_of(each.type, column, decimals)
         optional = column is None or column.nullable or kind.fits_null or lacks
         fields.append(FormField(each.name, kind, optional))
-    keys = set(json.loads(notes[b"canal.key"]))
+    keys = set(json.loads(notes[b"canal.key"]) or json.loads(notes.get(UNIQUE_KEY_NOTE, b"[]")))
     return TableForm(
         prefix, notes[b"canal.schema"].decode(), notes[b"canal.table"].decode(), connector,
         tuple(fields), tuple(each for each in fields if each.name in keys),

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
+from ray_canal.model.table_meta import UNIQUE_KEY_NOTE
 from ray_canal.views.masking import Hashing, Mask, masked
 from ray_canal.views.presence import IMAGES, PRESENT
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ray_canal.views.predicate import Predicate
 
 _FITTED_MAX = 1024
-_TABLE_NOTES = (b"canal.schema", b"canal.table", b"canal.key")
+_TABLE_NOTES = (b"canal.schema", b"canal.table", b"canal.key", UNIQUE_KEY_NOTE)
 
 Where = str | Mapping[str, str]
 Columns = Sequence[str] | Mapping[str, Sequence[str]]
@@ -109,7 +110,7 @@ class Transform:
         if not batch.schema.field("after").type.num_fields:
             return batch  # its columns are not known
         notes = batch.schema.metadata
-        plain = {key: notes[key] for key in _TABLE_NOTES}
+        plain = {key: notes[key] for key in _TABLE_NOTES if key in notes}
         fitted = self._fit(batch.schema.with_metadata(plain))
         found = fitted.applied(batch.replace_schema_metadata(plain), of_rows=False)
         return found.replace_schema_metadata({**notes, **found.schema.metadata})
