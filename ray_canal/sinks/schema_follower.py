@@ -308,9 +308,9 @@ class SchemaFollower:
 
     def _become(self, name: TableName, step: Changed, is_known: bool) -> None:
         """Let a table that was emptied have the columns that a snapshot's rows will have, and make
-        it again where `_alter` could not: there are no rows to lose. DDL may have changed them since
-        another one of its attempts, and was not seen here. One that is not there yet is made: it
-        may have no rows."""
+        it again where `_alter` could not: there are no rows to lose. DDL may have changed them
+        since another one of its attempts, and was not seen here. One that is not there yet is made:
+        it may have no rows."""
         meta, shape = step.meta, step.change.arrow_schema
         found = self._tables.find(name)
         if meta is None or shape is None or (found is not None and not is_known):
