@@ -214,16 +214,28 @@ def nodes(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]]:
 def stop_serving(*, namespace: str = registry.NAMESPACE) -> None:
     """Close Canal's TCP port and its connections. The destinations go on."""
     connect_ray(local=False)
-    for handle in registry.find_servers(namespace):
-        with contextlib.suppress(*ACTOR_AWAY):
-            ray.get(handle.stop.remote())
+    handles = registry.find_servers(namespace)
+    replies = [handle.stop.remote() for handle in handles]
+    deadline = time.monotonic() + _ANSWER_S
+    for handle, reply in zip(handles, replies, strict=True):
+        with contextlib.suppress(InstanceNotRunning):  # one that stands still is killed
+            _get(reply, max(deadline - time.monotonic(), 0.1))
         ray.kill(handle, no_restart=True)
 
 
 def server_status(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]]:
-    """Return of each replica of the TCP server its address, connections, requests, bytes."""
+    """Return of each replica of the TCP server its address, connections, requests, bytes; of one
+    that does not answer the `error`."""
     connect_ray(local=False)
-    return [_get(handle.status.remote()) for handle in registry.find_servers(namespace)]
+    replies = [handle.status.remote() for handle in registry.find_servers(namespace)]
+    deadline = time.monotonic() + _ANSWER_S
+    found: list[dict[str, Any]] = []
+    for reply in replies:
+        try:
+            found.append(_get(reply, max(deadline - time.monotonic(), 0.1)))
+        except InstanceNotRunning as error:
+            found.append({"error": str(error)})
+    return found
 
 
 def stop(destination: str, *, namespace: str = registry.NAMESPACE) -> None:

@@ -1,0 +1,33 @@
+"""Calls about Canal's TCP port while its process sleeps, and the controller that would replace it:
+they come to an end."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import ray_canal as canal
+from tests.integration.test_tcp import deployment
+from tests.processes import CONTROLLER, SERVER, running, stopped
+from tests.servers.run import free_port
+
+pytestmark = pytest.mark.usefixtures("local_ray")
+
+
+def test_nobody_waits_for_ever_for_a_port_that_sleeps(tmp_path: Path) -> None:
+    """They hung for as long as it slept."""
+    name, others = "port_sleeps", {*running(SERVER), *running(CONTROLLER)}
+    config = {**deployment(tmp_path, free_port()), "ray": {"namespace": name}}
+    canal.start(config)
+    sleeping = {*running(SERVER), *running(CONTROLLER)} - others
+    assert len(sleeping) == 2
+    begun = time.monotonic()
+    with stopped(*sleeping):
+        (found,) = canal.server_status(namespace=name)
+        assert "does not answer" in found["error"]
+        canal.stop_serving(namespace=name)
+        assert time.monotonic() - begun < 90
+    assert canal.server_status(namespace=name) == []
+    canal.stop("tcp-shop", namespace=name)
