@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -30,7 +30,7 @@ import numpy as np
 # another has loaded it, but has not yet set it, asks itself until RecursionError.
 import numpy.ma
 import numpy.typing as npt
-from numba.core import caching, config
+from numba.core import caching, config, types
 from numba.core.runtime.nrt import rtsys
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -158,7 +158,7 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
 
 def kernel(function: F) -> F:
     """Compile `function` on first use (from the cache where it can)."""
-    return function if JIT_DISABLED else _cached(numba.njit(nogil=True)(function), function)
+    return function if JIT_DISABLED else _compiled(function)
 
 
 def without_refcounts(function: F) -> F:
@@ -166,9 +166,7 @@ def without_refcounts(function: F) -> F:
 
     Counting is a call per array and step: more than such a step itself, in the inner loops.
     """
-    if JIT_DISABLED:
-        return function
-    return _cached(numba.njit(nogil=True, _nrt=CHECKED)(function), function)
+    return function if JIT_DISABLED else _compiled(function, _nrt=CHECKED)
 
 
 def inlined(function: F) -> F:
@@ -179,8 +177,7 @@ def inlined(function: F) -> F:
     """
     if JIT_DISABLED:
         return function
-    compiled = numba.njit(nogil=True, _nrt=CHECKED, forceinline=not CHECKED)(function)
-    return _cached(compiled, function)
+    return _compiled(function, _nrt=CHECKED, forceinline=not CHECKED)
 
 
 def read_only(array: npt.NDArray[Element]) -> npt.NDArray[Element]:
@@ -191,8 +188,23 @@ def read_only(array: npt.NDArray[Element]) -> npt.NDArray[Element]:
     return view
 
 
-def _cached(dispatcher: Any, function: F) -> F:
+def _compiled(function: F, **options: bool) -> F:
+    # No C code calls a kernel, so none needs an entry for that.
+    dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
     # RuntimeError: there is no directory that can be written, so it is compiled in memory.
     with contextlib.suppress(RuntimeError):
         dispatcher._cache = _KernelCache(function)
+    _take_constants_as_values(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
+
+
+def _take_constants_as_values(dispatcher: Any) -> None:
+    """Let a kernel that calls this one with a constant call what is compiled for any value: numba
+    would compile it once more for each constant."""
+    template = dispatcher.get_call_template
+
+    def of_values(arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        values = [types.unliteral(each) for each in arguments]
+        return template(values, {name: types.unliteral(each) for name, each in named.items()})
+
+    dispatcher.get_call_template = of_values
