@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 _START_TIMEOUT_S = 90.0
 _COMPARE_S = 20.0
 _ANSWER_S = 15.0
+_BUSY_S = 60.0
+"""A controller that works answers within it, however busy; one whose node sleeps does not."""
 """Seconds that a status waits for a process that stands still."""
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -240,11 +242,14 @@ def server_status(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]
 
 def stop(destination: str, *, namespace: str = registry.NAMESPACE) -> None:
     """Stop a destination. Cursors stay; a later start resumes without loss. Raises
-    InstanceNotFound."""
+    InstanceNotFound; InstanceNotRunning: no controller runs, or it does not answer for a minute,
+    and nothing was stopped."""
     connect_ray(local=False)
     if destination not in registry.destinations(namespace):
         registry.find_store(destination, namespace)  # tells what runs
-    _get(_controller(namespace).stop.remote(destination))
+    controller = _controller(namespace)
+    _get(controller.standing.remote(), _BUSY_S)  # how long a stop takes, nobody can say
+    _get(controller.stop.remote(destination))
     if not PlacementTable(namespace).names():
         _end_notifier(namespace)
 

@@ -1,5 +1,5 @@
-"""Calls about Canal's TCP port while its process sleeps, and the controller that would replace it:
-they come to an end."""
+"""Calls about Canal's TCP port and a destination while the port's process sleeps, and so does the
+controller, which would replace it: they come to an end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import ray_canal as canal
+from ray_canal.client import api
+from ray_canal.errors import InstanceNotRunning
 from tests.integration.test_tcp import deployment
 from tests.processes import CONTROLLER, SERVER, running, stopped
 from tests.servers.run import free_port
@@ -16,18 +18,25 @@ from tests.servers.run import free_port
 pytestmark = pytest.mark.usefixtures("local_ray")
 
 
-def test_nobody_waits_for_ever_for_a_port_that_sleeps(tmp_path: Path) -> None:
+def test_nobody_waits_for_ever_for_a_port_that_sleeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They hung for as long as it slept."""
     name, others = "port_sleeps", {*running(SERVER), *running(CONTROLLER)}
     config = {**deployment(tmp_path, free_port()), "ray": {"namespace": name}}
     canal.start(config)
     sleeping = {*running(SERVER), *running(CONTROLLER)} - others
     assert len(sleeping) == 2
+    for limit in ("_ANSWER_S", "_BUSY_S"):
+        monkeypatch.setattr(api, limit, 5.0)
     begun = time.monotonic()
     with stopped(*sleeping):
         (found,) = canal.server_status(namespace=name)
         assert "does not answer" in found["error"]
         canal.stop_serving(namespace=name)
         assert time.monotonic() - begun < 90
+        with pytest.raises(InstanceNotRunning, match="does not answer"):
+            canal.stop("tcp-shop", namespace=name)
+        assert time.monotonic() - begun < 120
     assert canal.server_status(namespace=name) == []
     canal.stop("tcp-shop", namespace=name)
