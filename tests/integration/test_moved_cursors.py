@@ -150,8 +150,8 @@ def test_domains_in_another_order(tmp_path: Path) -> None:
             start = source.resume(())
             place, identity = start.position, source.identity
         for number in range(3):
-            run(old, [*named("mariadb", f"7-1-{number + 1}"), insert(10 + number)])
-        run(old, [*named("mariadb", "0-1-3"), insert(1)])
+            run(old, [*named("mariadb", f"7-1-{number + 1}"), *committed(old, 10 + number)])
+        run(old, [*named("mariadb", "0-1-3"), *committed(old, 1)])
         with reading(old) as source:
             source.open(place)
             cursor = list(log_chunks(source, old, place))[-1].after
@@ -159,7 +159,7 @@ def test_domains_in_another_order(tmp_path: Path) -> None:
         assert cursor.gtid == "0-1-3,7-1-3"
         for gtid, number in (("0-1-3", 1), ("0-1-4", 2), ("7-1-1", 10), ("7-1-2", 11),
                              ("7-1-3", 12), ("7-1-4", 13), ("0-1-5", 3)):  # fmt: skip
-            run(new, [*named("mariadb", gtid), insert(number)])
+            run(new, [*named("mariadb", gtid), *committed(new, number)])
         left, how = rows_left(new, LogPosition(identity, cursor))
         assert left == 3, how
 
