@@ -17,7 +17,7 @@ from ray_canal.model.position import EntryPosition
 from tests.servers import Server
 from tests.workload import Replica, Workload
 
-ROWS = 30_000
+ROWS = 15_000
 
 
 def deployment(server: Server, destination: str, meta: Path, **instance: Any) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -134,8 +136,13 @@ def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix().removesuffix(".py")
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imported(path: Path) -> tuple[tuple[int, str], ...]:
     """Line and full name of everything that a module imports, at its top or inside functions."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -223,10 +230,27 @@ def sources() -> Iterator[tuple[str, str]]:
             yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
-def functions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+class Function(NamedTuple):
+    name: str
+    line: int
+    lines: int
+    parameters: int
+    docstring: str
+
+
+@cache
+def functions(text: str) -> tuple[Function, ...]:
+    return tuple(
+        Function(
+            name=node.name,
+            line=node.lineno,
+            lines=(node.end_lineno or 0) - node.lineno + 1,
+            parameters=parameters(node),
+            docstring=ast.get_docstring(node) or "",
+        )
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def beyond(found: dict[str, int], limit: int, allowed: dict[str, int]) -> list[str]:
@@ -247,9 +271,7 @@ def test_modules_are_short() -> None:
 
 def test_functions_are_short() -> None:
     found = {
-        f"{where} {node.name}": (node.end_lineno or 0) - node.lineno + 1
-        for where, text in sources()
-        for node in functions(text)
+        f"{where} {each.name}": each.lines for where, text in sources() for each in functions(text)
     }
     assert not beyond(found, FUNCTION_LINES_MAX, LONG_FUNCTIONS)
 
@@ -264,8 +286,8 @@ def test_functions_have_few_parameters() -> None:
     for where, text in sources():
         if where.startswith(OPTIONS_ARE_PARAMETERS):
             continue
-        for node in functions(text):
-            found[where] = max(found.get(where, 0), parameters(node))
+        for each in functions(text):
+            found[where] = max(found.get(where, 0), each.parameters)
     assert not beyond(found, PARAMETERS_MAX, MANY_PARAMETERS)
 
 
@@ -282,10 +304,10 @@ def test_docstrings_of_functions_begin_with_what_they_do() -> None:
     """An imperative, or a noun for what comes back: a clause is not understood by itself."""
     clauses = {"Whether", "What", "Of", "As", "It", "How", "Why", "Where", "Who", "None:"}
     wrong = [
-        f"{name_of(path)}.py:{node.lineno}: {node.name}: {text.splitlines()[0]}"
+        f"{name_of(path)}.py:{each.line}: {each.name}: {each.docstring.splitlines()[0]}"
         for path in modules()
-        for node in functions(path.read_text(encoding="utf-8"))
-        if (text := ast.get_docstring(node)) and text.split()[0] in clauses
+        for each in functions(path.read_text(encoding="utf-8"))
+        if each.docstring and each.docstring.split()[0] in clauses
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -179,7 +179,7 @@ VALUES = st.recursive(
 
 
 @seed(20261121)
-@settings(max_examples=400, deadline=None, database=None)
+@settings(max_examples=200, deadline=None, database=None)
 @given(VALUES, st.lists(VALUES, min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_random_changes(document: Any, values: list[Any], rng: random.Random) -> None:
     before = binary(document)
