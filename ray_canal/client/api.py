@@ -35,9 +35,9 @@ logger = logging.getLogger(__name__)
 _START_TIMEOUT_S = 90.0
 _COMPARE_S = 20.0
 _ANSWER_S = 15.0
+"""Seconds that a status waits for a process that stands still."""
 _BUSY_S = 60.0
 """A controller that works answers within it, however busy; one whose node sleeps does not."""
-"""Seconds that a status waits for a process that stands still."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -221,7 +221,7 @@ def stop_serving(*, namespace: str = registry.NAMESPACE) -> None:
     deadline = time.monotonic() + _ANSWER_S
     for handle, reply in zip(handles, replies, strict=True):
         with contextlib.suppress(InstanceNotRunning):  # one that stands still is killed
-            _get(reply, max(deadline - time.monotonic(), 0.1))
+            _get_by(deadline, reply)
         ray.kill(handle, no_restart=True)
 
 
@@ -234,7 +234,7 @@ def server_status(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]
     found: list[dict[str, Any]] = []
     for reply in replies:
         try:
-            found.append(_get(reply, max(deadline - time.monotonic(), 0.1)))
+            found.append(_get_by(deadline, reply))
         except InstanceNotRunning as error:
             found.append({"error": str(error)})
     return found
@@ -288,7 +288,7 @@ def status(
         try:
             if isinstance(reply, InstanceNotFound):
                 raise reply
-            found[name] = _get(reply, max(deadline - time.monotonic(), 0.1))
+            found[name] = _get_by(deadline, reply)
         except (InstanceNotFound, InstanceNotRunning) as error:
             found[name] = {"state": "restarting", "error": str(error)}
     return found
@@ -360,6 +360,12 @@ def call_once(
 def call_actor(method: Any, *arguments: Any) -> Any:
     """Call an actor's method, and raise what it raises."""
     return _get(method.remote(*arguments))
+
+
+def _get_by(deadline: float, reference: Any) -> Any:
+    """Return the answer to one of several calls that wait until then, by time.monotonic, together;
+    one that is there counts afterwards, too."""
+    return _get(reference, max(deadline - time.monotonic(), 0.1))
 
 
 def _get(reference: Any, timeout: float | None = None) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from ray_canal.model.schema_record import CatalogSnapshot, KeyState, TableState
 from ray_canal.model.table_meta import ColumnMeta, SharedColumns, TableMeta
 from ray_canal.source.catalog import Catalog, column_of_row
 from ray_canal.source.start.log_file import read_head
-from ray_canal.source.start.server_log import ServerLog, log_of_server
+from ray_canal.source.start.server_log import log_of_server
 from ray_canal.types.charsets import canonical
 
 _PAUSE_S = 0.05
@@ -118,7 +117,7 @@ class CatalogTables:
 
     def created_s(self, journal_name: str) -> int:
         """Return when a file of the log was created; 0: there is no such file."""
-        with self._log() as log:
+        with log_of_server(self._config, self._catalog) as log:
             if journal_name not in dict(log.files()):
                 return 0
             return read_head(log, journal_name).created_s
@@ -129,16 +128,13 @@ class CatalogTables:
 
     def chunks(self, first: str, last: str) -> Iterator[RawChunk]:
         """The log from the beginning of a file to the present end of another one."""
-        with self._log() as log:
+        with log_of_server(self._config, self._catalog) as log:
             names = [name for name, _ in log.files()]
             gone = [name for name in (first, last) if name not in names]
             if gone:
                 raise PositionNotFound(f"MySQL at {self._address} has no {gone[0]} any more")
             for name in names[names.index(first) : names.index(last) + 1]:
                 yield from log.chunks(name, _CHUNK_BYTES)
-
-    def _log(self) -> AbstractContextManager[ServerLog]:
-        return log_of_server(self._config, self._catalog)
 
     def _read(self, which: str, *values: object) -> _Tables:
         mariadb = self._catalog.is_mariadb

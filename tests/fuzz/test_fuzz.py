@@ -1,4 +1,4 @@
-"""8,000 hostile inputs in plain Python, where an index out of range is an error, and 20,000 by the
+"""4,000 hostile inputs in plain Python, where an index out of range is an error, and 20,000 by the
 kernels that users run, where it may end the process. A million with numba's bounds checks: `make
 fuzz`."""
 
