@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER, SPILLER, SPARE = (
+STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER, SPILLER, SPARE, SINK = (
     f"ray::{name}"
     for name in (
         "StoreActor",
@@ -22,6 +22,7 @@ STORE, FETCHER, CONTROLLER, PARSER, BUFFER, SERVER, SPILLER, SPARE = (
         "TcpServerActor",
         "Spiller",
         "Spare",
+        "SinkActor",
     )
 )
 RAYLET, GCS = "raylet", "gcs_server"

@@ -8,12 +8,14 @@ import random
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.fault.faults import FAULTS
 from tests.fault.pair import pair
-from tests.fault.pair_faults import PAIR_FAULTS
+from tests.fault.pair_faults import PAIR_FAULTS, SINK_FAULTS
 from tests.fault.pair_run import PairRun
-from tests.fault.run import FaultRun
+from tests.fault.run import DATABASE, FaultRun
+from tests.fault.sinks import DatabaseMirror, FaultSink, LakeLog
 from tests.servers import start
 
 
@@ -29,9 +31,14 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="OPTION=VALUE", help="of the servers' options"
     )
+    parser.add_argument(
+        "--mirror", metavar="SERVER", help="sinks, too: a mirror in this kind of server, a lake"
+    )
     parser.add_argument("--keep", type=Path, help="leave logs and journals in this folder")
     given = parser.parse_args()
-    known = FAULTS if given.single else PAIR_FAULTS
+    if given.single and given.mirror:
+        sys.exit("--mirror is for two servers; leave out --single")
+    known = FAULTS if given.single else {**PAIR_FAULTS, **(SINK_FAULTS if given.mirror else {})}
     kinds = [kind for kind in known if kind in _split(given.kinds)]
     if unknown := set(_split(given.kinds)) - set(known):
         sys.exit(f"no kind {', '.join(sorted(unknown))}; there are:\n" + "\n".join(known))
@@ -44,7 +51,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
         folder = given.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        more = {"decoders": given.decoders, "per_process": given.per_process}
+        more: Any = {"decoders": given.decoders, "per_process": given.per_process}
         run: FaultRun
         if given.single:
             server = stack.enter_context(start(given.server, folder / "server", options))
@@ -52,7 +59,11 @@ def main() -> None:
         else:
             meta = stack.enter_context(start("mysql97", folder / "cursors"))
             servers = stack.enter_context(pair(folder, given.server, options))
-            run = PairRun(servers, meta, folder, given.seed, **more)
+            sinks: list[FaultSink] = []
+            if given.mirror:
+                target = stack.enter_context(start(given.mirror, folder / "target"))
+                sinks = [DatabaseMirror(target), LakeLog(folder / "lake", DATABASE)]
+            run = PairRun(servers, meta, folder, given.seed, **more, sinks=sinks)
         with run:
             run.random_faults(60 * given.minutes, kinds)
             run.judge()

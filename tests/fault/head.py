@@ -33,6 +33,7 @@ def main(config: str, ray_temp: str, address_file: str) -> None:
     while True:
         try:
             canal.start(config)
+            canal.start_sinks(config)
             break
         except CanalError as error:
             print(f"start: {error}", file=sys.stderr, flush=True)

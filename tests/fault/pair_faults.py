@@ -9,8 +9,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from tests.fault.faults import FAULTS, Deployment, Kinds
+from tests.fault.faults import FAULTS, Deployment, Kinds, kill, stop
 from tests.fault.pair import Pair
+from tests.fault.sinks import DatabaseMirror
+from tests.processes import SINK
 from tests.proxy import Proxy
 
 
@@ -21,6 +23,9 @@ class PairDeployment(Deployment, Protocol):
     pair: Pair
     proxies: list[Proxy]
     cursors: Proxy
+
+    @property
+    def mirror(self) -> DatabaseMirror: ...
 
     def quiet(self, acked: bool = False) -> AbstractContextManager[None]:
         """Nobody writes inside the block. `acked`: and all has been received and acked."""
@@ -151,3 +156,19 @@ PAIR_FAULTS: Kinds = {
     "refuse cursors": ("cursors", 2, refuse_cursors),
     "cut cursors": ("cursors", 2, lambda run: run.cursors.cut()),
 }
+
+
+def stall_target(run: PairDeployment) -> None:
+    run.mirror.proxy.stall(True)
+    time.sleep(run.rng.choice((1.0, 3.0, 8.0)))
+    run.mirror.proxy.stall(False)
+
+
+SINK_FAULTS: Kinds = {
+    "kill sink": ("sink", 4, kill(SINK)),
+    "stop sink": ("sink", 3, stop(SINK, 1.0, 4.0, 24.0)),
+    "kill target": ("sink", 2, lambda run: run.mirror.kill(run.rng.uniform(0.0, 6.0))),
+    "cut target": ("sink", 3, lambda run: run.mirror.proxy.cut()),
+    "stall target": ("sink", 2, stall_target),
+}
+"""Where sinks run, too."""

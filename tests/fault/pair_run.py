@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from tests.fault.judge import Judge
 from tests.fault.pair import Pair
-from tests.fault.pair_faults import PAIR_FAULTS
+from tests.fault.pair_faults import PAIR_FAULTS, SINK_FAULTS
 from tests.fault.run import BY_TCP, DATABASE, RECOVERY_MAX_S, FaultRun
+from tests.fault.sinks import DatabaseMirror
 from tests.fault.truth import Row
 from tests.processes import wait_for
 from tests.proxy import Proxy
@@ -84,15 +85,14 @@ def _some(rows: Counter[Row]) -> str:
 class PairRun(FaultRun):
     """`meta`: the server of the cursors."""
 
-    kinds = PAIR_FAULTS
-
     def __init__(
-        self, pair: Pair, meta: Server, folder: Path, seed: int, decoders: int = 0, **more: int
+        self, pair: Pair, meta: Server, folder: Path, seed: int, decoders: int = 0, **more: Any
     ) -> None:
         self.pair = pair
         self.proxies = [Proxy((each.host, each.port)) for each in pair.servers]
         self.cursors = Proxy((meta.host, meta.port))
         super().__init__(pair.master, folder, seed, decoders, **more)
+        self.kinds = {**PAIR_FAULTS, **(SINK_FAULTS if self.sinks else {})}
 
     @property
     def server(self) -> Server:
@@ -101,6 +101,10 @@ class PairRun(FaultRun):
     @property
     def proxy(self) -> Proxy:
         return self.rng.choice(self.proxies)
+
+    @property
+    def mirror(self) -> DatabaseMirror:
+        return next(sink for sink in self.sinks if isinstance(sink, DatabaseMirror))
 
     def _judge_of(self, client_id: int, tables: str, journal: Path) -> Judge:
         return (StateJudge if client_id == BY_TCP else PairJudge)(DATABASE, tables, journal)
@@ -131,10 +135,15 @@ class PairRun(FaultRun):
     def _all_acked(self) -> bool:
         for judge in self.judges.values():
             judge.read()
-        return all(judge.is_acked for judge in self.judges.values())
+        return all(judge.is_acked for judge in self.judges.values()) and all(
+            told.get("entries_behind") == 0 for told in self.sink_subscribers()
+        )
 
     def _logged(self, number: int) -> Iterator[Row]:
         return (row for era in self.pair.logged(number) for row in era)
+
+    def _changes(self) -> Iterator[Row]:
+        return self._logged(self.pair.writer)
 
     def _truth(self) -> None:
         self.pair.catch_up()

@@ -7,6 +7,7 @@ recovery has ended when every subscriber has received it. With a second server: 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -18,8 +19,9 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pymysql
@@ -27,6 +29,8 @@ import pymysql
 from ray_canal.actors.ray_settings import RAY_SETTINGS
 from tests.fault.faults import FAULTS, Kinds
 from tests.fault.judge import Judge
+from tests.fault.sinks import FaultSink
+from tests.fault.truth import Row
 from tests.processes import family, wait_for
 from tests.proxy import Proxy
 from tests.servers import Server
@@ -62,10 +66,12 @@ class FaultRun:
         decoders: int = 0,
         burst_rows: int = 300,
         per_process: int = 1,
+        sinks: Sequence[FaultSink] = (),
     ) -> None:
-        """`decoders`, `per_process`: as in the configuration."""
+        """`decoders`, `per_process`: as in the configuration. `sinks`: closed at the end."""
         self._current, self.folder, self.decoders = server, folder, decoders
         self._per_process = per_process
+        self.sinks = sinks
         self._burst_rows = burst_rows
         self.rng = random.Random(seed)
         self._proxy = Proxy((server.host, server.port))
@@ -134,7 +140,7 @@ class FaultRun:
             "heartbeat_s = 0.5\nread_timeout_s = 3.0\nconnect_timeout_s = 3.0\n"
             "reconnect_max_s = 2.0\n"
             f'[server]\nhost = "127.0.0.1"\nport = {self._tcp_port}\n'
-        )
+        ) + "".join(sink.section() for sink in self.sinks)
 
     def __exit__(self, *failure: object) -> None:
         self._stop.set()
@@ -142,6 +148,8 @@ class FaultRun:
             self._writer.join()
         self._kill(self._head, *self._subscribers.values())
         self._proxy.__exit__(None, None, None)
+        for sink in self.sinks:
+            sink.close()
         shutil.rmtree(self._ray_temp, ignore_errors=True)
 
     @property
@@ -233,30 +241,46 @@ class FaultRun:
     def _subscribed(self) -> bool:
         for judge in self.judges.values():
             judge.read()
-        return all(judge.subscribed for judge in self.judges.values())
+        known = all(judge.subscribed for judge in self.judges.values())
+        return known and all(self.sink_subscribers())
+
+    def sink_subscribers(self) -> list[dict[str, Any]]:
+        """What the destination tells of each sink's subscriber; of one that it does not know, or
+        while it does not answer, a dictionary without "entries_behind"."""
+        if not self.sinks:
+            return []
+        told = {}
+        with contextlib.suppress(ValueError, LookupError):
+            told = json.loads(self.status_json())[DATABASE]["store"]["subscribers"]
+        return [told.get(str(sink.client_id), {}) for sink in self.sinks]
 
     def _recovered(self, what: str) -> float:
         """Seconds until a row that is written now has reached every subscriber."""
         self._marker += 1
+        self._late: list[str] = []  # who came last
         wait_for(self._write_marker, RECOVERY_MAX_S, f"a marker is written after {what}")
         try:
             return wait_for(lambda: self._received(what), RECOVERY_MAX_S, "all received the marker")
         except AssertionError as error:
             markers = {client_id: judge.marker for client_id, judge in self.judges.items()}
             raise AssertionError(
-                f"after {what}: {error}; marker {self._marker}, received {markers}\n"
+                f"after {what}: {error}; marker {self._marker}, received {markers}; "
+                f"without it: {', '.join(self._late)}\n"
                 + self._status()
             ) from error
 
     def _status(self) -> str:
         """What the deployment says of itself, and the ends of its logs."""
+        return f"{self.status_json()}\n{(self.folder / 'head.log').read_text()[-3000:]}"
+
+    def status_json(self) -> str:
+        """What `ray-canal status --json` prints, or its error."""
         address = self._address.read_text() if self._address.exists() else "auto"
         environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_ADDRESS": address}
         command = [sys.executable, "-m", "ray_canal.cli", "status", "--json"]
         with contextlib.suppress(subprocess.TimeoutExpired):
             done = subprocess.run(command, env=environment, capture_output=True, timeout=60)
-            says = done.stdout.decode() or done.stderr.decode()[-2000:]
-            return f"{says}\n{(self.folder / 'head.log').read_text()[-3000:]}"
+            return done.stdout.decode() or done.stderr.decode()[-2000:]
         return "no answer to ray-canal status"
 
     def _write_marker(self) -> bool:
@@ -281,7 +305,11 @@ class FaultRun:
                 raise AssertionError(f"subscriber {client_id}: {code} after {what}:\n{log}")
         for judge in self.judges.values():
             judge.read()
-        return all(judge.marker >= self._marker for judge in self.judges.values())
+        judges = self.judges.items()
+        late = [f"subscriber {number}" for number, one in judges if one.marker < self._marker]
+        late += [type(sink).__name__ for sink in self.sinks if not sink.has(self._marker)]
+        self._late = late or self._late
+        return not late
 
     def fault(self, name: str) -> float:
         """Do it; the seconds until all is well again."""
@@ -301,7 +329,7 @@ class FaultRun:
         while time.monotonic() < end:
             (name,) = self.rng.choices(names, weights)
             time.sleep(self.rng.uniform(0.0, 1.0))
-            print(f"{name:26} {self.fault(name):6.2f} s", flush=True)
+            print(f"{name:26} {self.fault(name):6.2f} s  {', '.join(self._late)}", flush=True)
 
     # --- judgement ----------------------------------------------------------------------------
 
@@ -319,6 +347,13 @@ class FaultRun:
                 mine = {table: {key: (key,) for key in rows} for table, rows in mine.items()}
             assert judge.differences(mine) == [], f"subscriber {client_id}"
             assert self._missing(client_id) == "", f"subscriber {client_id}"
+        for sink in self.sinks:
+            found = sink.differences(self.work, self._changes())
+            assert found == [], f"{type(sink).__name__}: {len(found)}: {found[:5]}"
+
+    def _changes(self) -> Iterable[Row] | None:
+        """All changes in the source's logs, by names that servers share; None: there are none."""
+        return None
 
     def _truth(self) -> None:
         self._binlogs = self.server.binlogs()
