@@ -8,6 +8,7 @@ import typer
 
 from ray_canal.cli.signals import until_signal
 from ray_canal.config import CanalConfig
+from ray_canal.errors import InstanceNotRunning
 
 _LOOK_S = 2.0
 
@@ -37,12 +38,17 @@ def stand_by(deployment: CanalConfig, *, detach: bool, as_json: bool) -> None:
 
     namespace = deployment.ray.namespace
     told, active = "", False
+    state: dict[str, object] | None = None
     with until_signal() as stopped:
         while True:
-            state = canal.standing(namespace=namespace)
-            now = "nobody takes part" if state is None else _text(state)
+            found: dict[str, object] | None
+            try:
+                found = state = canal.standing(namespace=namespace)
+                now = "nobody takes part" if state is None else _text(state)
+            except InstanceNotRunning as error:  # the ports stay as they are
+                found, now = {"error": str(error)}, str(error)
             if now != told:
-                typer.echo(json.dumps(state) if as_json else now)
+                typer.echo(json.dumps(found) if as_json else now)
                 told = now
             if active != bool(state and state["active"]):
                 active = not active

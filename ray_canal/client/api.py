@@ -10,14 +10,19 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import ray
-from ray.exceptions import GetTimeoutError, RayTaskError
 
 from ray_canal.actors import launch, registry
-from ray_canal.actors.answers import ACTOR_AWAY, raised_by_actor
 from ray_canal.actors.control.controller import controller as find_controller
 from ray_canal.actors.control.homes import cluster_nodes, head_of
 from ray_canal.actors.placement_table import PlacementTable, home_for, share_here
 from ray_canal.actors.upstream.spare_pool import start_one
+from ray_canal.client.controller_calls import (
+    BEGIN_S,
+    BUSY_S,
+    answer,
+    ask_controller,
+    running_controller,
+)
 from ray_canal.client.joining import connect_ray
 from ray_canal.client.succession import take_part
 from ray_canal.config import CanalConfig, ServerConfig, load
@@ -36,8 +41,6 @@ _START_TIMEOUT_S = 90.0
 _COMPARE_S = 20.0
 _ANSWER_S = 15.0
 """Seconds that a status waits for a process that stands still."""
-_BUSY_S = 60.0
-"""A controller that works answers within it, however busy; one whose node sleeps does not."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -72,7 +75,9 @@ def start(
     names = [instance.destination for instance in canal.instance]
     # Passwords in clear text go no further than to the head node, and by memory alone.
     config_json = canal.model_dump_json()
-    changed: dict[str, list[str]] = _get(controller.apply.remote(config_json, replace))
+    changed: dict[str, list[str]] = ask_controller(
+        controller, "apply", config_json, replace, first_s=max(timeout, BEGIN_S)
+    )
     for name, keys in changed.items():
         logger.warning(
             "destination %s: its configuration has changed (%s); it was started over and goes on "
@@ -84,7 +89,7 @@ def start(
         for name in names:
             try:
                 store = registry.find_store(name, canal.ray.namespace)
-                _get(store.submit(DestinationApi.wait_running, timeout))
+                answer(store.submit(DestinationApi.wait_running, timeout), timeout + BUSY_S)
             except CanalError as error:
                 if name not in known and not error.retryable:
                     stop(name, namespace=canal.ray.namespace)
@@ -101,7 +106,7 @@ def _notify(config: NotifyConfig, namespace: str) -> None:
     wanted = config.model_dump_json()
     handle = launch.notifier(config, namespace)
     with contextlib.suppress(InstanceNotRunning):
-        if _get(handle.configuration.remote(), timeout=_COMPARE_S) == wanted:
+        if answer(handle.configuration.remote(), timeout=_COMPARE_S) == wanted:
             return
     ray.kill(handle, no_restart=True)
     deadline = time.monotonic() + _COMPARE_S
@@ -155,7 +160,7 @@ def serve(
     _close_if_changed(canal.server, canal.ray.namespace, replace)
     handles = launch.servers(canal.server, canal.ray.namespace)
     try:
-        return [_get(handle.address.remote(timeout)) for handle in handles]
+        return [answer(handle.address.remote(timeout), timeout + BUSY_S) for handle in handles]
     except CanalError:
         stop_serving(namespace=canal.ray.namespace)
         raise
@@ -169,7 +174,7 @@ def changed_server_keys(server: ServerConfig, namespace: str) -> set[str]:
     keys: set[str] = set()
     for reply in asked:
         try:
-            keys.update(_get(reply, timeout=_COMPARE_S))
+            keys.update(answer(reply, timeout=_COMPARE_S))
         except InstanceNotRunning:
             keys.add("a server does not answer")
     return keys
@@ -209,7 +214,7 @@ def nodes(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]]:
     `destinations` and what they take: `bytes_per_second` of their logs, `memory_bytes`. Raises
     InstanceNotRunning: no deployment runs in this namespace, or its controller does not answer."""
     connect_ray(local=False)
-    found: list[dict[str, Any]] = _get(_controller(namespace).nodes.remote(), _ANSWER_S)
+    found: list[dict[str, Any]] = answer(running_controller(namespace).nodes.remote(), _ANSWER_S)
     return found
 
 
@@ -247,21 +252,9 @@ def stop(destination: str, *, namespace: str = registry.NAMESPACE) -> None:
     connect_ray(local=False)
     if destination not in registry.destinations(namespace):
         registry.find_store(destination, namespace)  # tells what runs
-    controller = _controller(namespace)
-    _get(controller.standing.remote(), _BUSY_S)  # how long a stop takes, nobody can say
-    _get(controller.stop.remote(destination))
+    ask_controller(running_controller(namespace), "stop", destination)
     if not PlacementTable(namespace).names():
         _end_notifier(namespace)
-
-
-def _controller(namespace: str) -> Any:
-    try:
-        return ray.get_actor(registry.CONTROLLER_NAME, namespace=namespace)
-    except ValueError:
-        raise InstanceNotRunning(
-            f"no controller runs in namespace {namespace!r}; "
-            "start one with `ray-canal start CONFIG`"
-        ) from None
 
 
 def status(
@@ -353,27 +346,11 @@ def call_once(
     """Make a call of a destination, once. Raises InstanceNotFound, and what the call raises."""
     connect_ray(local=False)
     store = registry.find_store(destination, namespace)
-    found: R = _get(store.submit(method, *arguments, **named))
+    found: R = answer(store.submit(method, *arguments, **named))
     return found
-
-
-def call_actor(method: Any, *arguments: Any) -> Any:
-    """Call an actor's method, and raise what it raises."""
-    return _get(method.remote(*arguments))
 
 
 def _get_by(deadline: float, reference: Any) -> Any:
     """Return the answer to one of several calls that wait until then, by time.monotonic, together;
     one that is there counts afterwards, too."""
-    return _get(reference, max(deadline - time.monotonic(), 0.1))
-
-
-def _get(reference: Any, timeout: float | None = None) -> Any:
-    try:
-        return ray.get(reference, timeout=timeout)
-    except RayTaskError as error:
-        raise raised_by_actor(error) from None
-    except ACTOR_AWAY as error:
-        raise InstanceNotRunning(f"the actor went away during the call: {error}") from error
-    except GetTimeoutError:
-        raise InstanceNotRunning("its process does not answer; try again") from None
+    return answer(reference, max(deadline - time.monotonic(), 0.1))

@@ -6,7 +6,8 @@ from typing import Any
 
 from ray_canal.actors import registry
 from ray_canal.actors.control.controller import controller
-from ray_canal.client.api import call_actor, changed_server_keys, start, stop, stop_serving
+from ray_canal.client.api import changed_server_keys, start, stop, stop_serving
+from ray_canal.client.controller_calls import BEGIN_S, ask_controller
 from ray_canal.client.joining import connect_ray
 from ray_canal.client.subscribers import Config
 from ray_canal.config import load
@@ -17,13 +18,16 @@ def plan(config: Config) -> dict[str, Any]:
     `unlisted` (runs, and is not in it): names; `change`: by name and key the values before and
     after as text, secrets hidden; `server`: "open", "reopen", "same", "unlisted" or "" (none), and
     `server_keys`: what differs. Changes nothing. Raises ConfigError: the configuration is wrong, or
-    would look for cursors elsewhere; InstanceNotRunning: there is no cluster.
+    would look for cursors elsewhere; InstanceNotRunning: there is no cluster,
+    or its controller does not answer for two minutes.
     """
     canal = load(config)
     connect_ray(canal, local=False)
     namespace = canal.ray.namespace
     handle = controller(namespace, canal.ray.spare)
-    found: dict[str, Any] = call_actor(handle.plan, canal.model_dump_json())
+    found: dict[str, Any] = ask_controller(
+        handle, "plan", canal.model_dump_json(), first_s=BEGIN_S
+    )
     served = bool(registry.find_servers(namespace))
     keys: list[str] = []
     if canal.server is None:

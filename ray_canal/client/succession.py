@@ -10,6 +10,7 @@ from typing import Any
 import ray
 
 from ray_canal.actors import registry
+from ray_canal.client.controller_calls import BEGIN_S, BUSY_S, answer, ask_controller
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig
 
@@ -19,16 +20,17 @@ _LEASES = 1.5
 """A head that died is certainly replaced after so many times the lease; and it takes a moment."""
 _MOMENT_S = 10.0
 _LEAVE_S = 60.0
+_ANSWER_S = 15.0
 
 
 def take_part(canal: CanalConfig, controller: Any) -> bool:
     """Let the head of this cluster wait for its turn. Return whether it is active: at once, or
     because the one before has just ended."""
-    ray.get(controller.stand_by.remote(canal.model_dump_json()))
+    ask_controller(controller, "stand_by", canal.model_dump_json(), first_s=BEGIN_S)
     deadline = time.monotonic() + _LEASES * canal.ray.lease_s + _MOMENT_S
     waits_until = time.monotonic() + _LEASES * canal.ray.lease_s
     while True:
-        state = ray.get(controller.standing.remote())
+        state = answer(controller.standing.remote(), BUSY_S)
         if state["active"]:
             return True
         now = time.monotonic()
@@ -46,19 +48,20 @@ def take_part(canal: CanalConfig, controller: Any) -> bool:
 
 def standing(*, namespace: str = registry.NAMESPACE) -> dict[str, Any] | None:
     """Return whether the head of this cluster is `active`, the name of the `head` that is, and the
-    last `error` of asking for that; None: it shares its deployment with no other head."""
+    last `error` of asking for that; None: it shares its deployment with no other head. Raises
+    InstanceNotRunning: the controller does not answer."""
     connect_ray(local=False)
     with contextlib.suppress(ValueError):
         controller = ray.get_actor(registry.CONTROLLER_NAME, namespace=namespace)
-        found: dict[str, Any] | None = ray.get(controller.standing.remote())
+        found: dict[str, Any] | None = answer(controller.standing.remote(), _ANSWER_S)
         return found
     return None
 
 
 def leave(*, namespace: str = registry.NAMESPACE) -> None:
     """End what runs in this cluster, so that another head of the deployment begins at once. A later
-    start takes part again."""
+    start takes part again. Raises InstanceNotRunning: the controller does not answer."""
     connect_ray(local=False)
     with contextlib.suppress(ValueError):
         controller = ray.get_actor(registry.CONTROLLER_NAME, namespace=namespace)
-        ray.get(controller.leave.remote(), timeout=_LEAVE_S)
+        answer(controller.leave.remote(), _LEAVE_S)

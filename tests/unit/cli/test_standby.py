@@ -14,7 +14,7 @@ import pytest
 import ray_canal as canal
 from ray_canal.cli import ports, standby
 from ray_canal.config import load
-from ray_canal.errors import ConfigError
+from ray_canal.errors import ConfigError, InstanceNotRunning
 
 META = {"backend": "mysql", "address": "127.0.0.1:3306"}
 
@@ -39,7 +39,9 @@ def test_cursors_that_no_other_head_has_are_refused(tmp_path: Path) -> None:
 class Cluster:
     """States of a head, one at each look; then a signal comes."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *states: dict[str, Any] | None) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *states: dict[str, Any] | InstanceNotRunning | None
+    ) -> None:
         self.calls: list[str] = []
         self._states = list(states)
         self._stopped = threading.Event()
@@ -58,6 +60,8 @@ class Cluster:
         state = self._states.pop(0)
         if not self._states:
             self._stopped.set()
+        if isinstance(state, InstanceNotRunning):
+            raise state
         return state
 
     @contextmanager
@@ -83,6 +87,19 @@ def test_changes_are_said_once_and_ports_follow(
         "this head waits; other is active (no connection)",
     ]
     assert cluster.calls == ["open", "close", "leave"]
+
+
+def test_while_the_controller_sleeps_that_is_said_and_ports_stay(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    active = state(active=True)
+    cluster = Cluster(monkeypatch, active, InstanceNotRunning("it does not answer"), active)
+    standby.stand_by(load(config()), detach=False, as_json=False)
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "it does not answer",
+        "this head is active",
+    ]
+    assert cluster.calls == ["open", "leave"]
 
 
 def test_detached_it_looks_once_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:

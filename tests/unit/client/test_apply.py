@@ -17,9 +17,8 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was done to the cluster; nothing of it is there."""
     found: list[Any] = []
     monkeypatch.setattr(applying, "connect_ray", lambda *_, **__: None)
-    handle = type("Handle", (), {"plan": None})
-    monkeypatch.setattr(applying, "controller", lambda *_: handle)
-    monkeypatch.setattr(applying, "call_actor", lambda *_: dict(FOUND))
+    monkeypatch.setattr(applying, "controller", lambda *_: None)
+    monkeypatch.setattr(applying, "ask_controller", lambda *_, **__: dict(FOUND))
     monkeypatch.setattr(applying, "start", lambda canal: found.append("start"))
     monkeypatch.setattr(applying, "stop", lambda name, namespace: found.append(("stop", name)))
     monkeypatch.setattr(applying, "stop_serving", lambda namespace: found.append("close"))

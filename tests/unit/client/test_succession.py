@@ -35,7 +35,7 @@ def state(active: bool, error: str = "") -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray, "get", lambda answer: answer)
+    monkeypatch.setattr(ray, "get", lambda answer, timeout: answer)
     monkeypatch.setattr(succession, "_MOMENT_S", 0.3)
     monkeypatch.setattr(succession, "_LEASES", 0.2)
 
