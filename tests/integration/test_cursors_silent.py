@@ -59,8 +59,8 @@ class Reader:
 async def worst_latency(until_s: float) -> float:
     """The longest that a call which does nothing had to wait, as the controller's `hold` does, for
     anything but a busy machine."""
-    with Pace() as beside:
-        laps = Laps(beside)
+    with Pace() as pace:
+        laps = Laps(pace)
         while time.monotonic() < until_s:
             await asyncio.sleep(0.01)
             laps.lap()

@@ -178,7 +178,7 @@ def test_a_broker_in_alarm_lets_a_sink_stop(rabbitmq_server: RabbitServer, demo_
         with running(runner):
             until(lambda: runner.status.state == "waiting")
             began = time.monotonic()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
 
 
 def test_a_full_queue_that_refuses_messages_gets_them_in_order(

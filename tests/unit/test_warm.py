@@ -34,7 +34,7 @@ def test_a_second_process_starts_from_the_cache() -> None:
             [sys.executable, "-m", "ray_canal.warm"], capture_output=True, check=True, cwd=root
         )
         seconds.append(float(done.stdout.split()[-2]))
-    assert seconds[1] < 6, f"loading the compiled kernels took {seconds[1]} s"
+    assert seconds[1] < 20, f"loading the compiled kernels took {seconds[1]} s"
 
 
 def test_two_cores_compile_where_nothing_is_compiled_yet(tmp_path: Path) -> None:

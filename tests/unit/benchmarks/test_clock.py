@@ -26,14 +26,14 @@ def said(**more: Any) -> list[str]:
 
 def test_it_begins_anew_at_its_mark(capsys: pytest.CaptureFixture[str]) -> None:
     with Clock() as clock:
-        time.sleep(0.3)
+        time.sleep(1.0)
         clock.mark(10, 1000)
     assert clock.marked
     clock.report(40, 4000)
     line = json.loads(capsys.readouterr().out)
     assert (line["rows"], line["warm_rows"]) == (40, 10)
     assert (line["in_bytes"], line["warm_bytes"]) == (4000, 1000)
-    assert 0 < line["seconds"] < 0.3
+    assert 0 < line["seconds"] < 0.9
 
 
 @pytest.mark.parametrize(

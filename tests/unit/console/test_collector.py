@@ -28,9 +28,10 @@ def test_many_destinations_are_asked_less_often_each() -> None:
         wait_for(lambda: cluster.asked >= 200, 30, "all are known")
         time.sleep(1.0)
         assert cluster.asked < 300  # 1,000 more at the pause of one
+        began_at = time.time()
         collector.refresh("d100")  # at once, for whoever has changed something
         known = collector.one("d100")
         assert known.answered_at is not None
-        assert time.time() - known.answered_at < 1.0
+        assert known.answered_at >= began_at
     finally:
         collector.stop()
