@@ -11,11 +11,8 @@ Code under test that waits for something else, or blocks its event loop, counts.
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Pace:
@@ -56,14 +53,11 @@ class Laps:
 
 def _waited_s() -> float:
     """Return how long this process's threads have waited for a CPU: the second number of schedstat
-    (Linux, Documentation/scheduler/sched-stats), and what other virtual machines took: `steal` of
-    /proc/stat."""
+    (Linux, Documentation/scheduler/sched-stats)."""
     waited_ns = 0
     for thread in Path("/proc/self/task").iterdir():
         try:
             waited_ns += int((thread / "schedstat").read_text(encoding="ascii").split()[1])
         except OSError:
             continue  # it has just ended
-    with open("/proc/stat", encoding="ascii") as stat:
-        stolen = int(stat.readline().split()[8])
-    return waited_ns / 1e9 + stolen / _TICKS_PER_S
+    return waited_ns / 1e9

@@ -76,7 +76,6 @@ class TestSchemasOnServers(SchemaConformance):
 
 _WRITER = """
 import sys
-import time
 from ray_canal.config import MetaConfig
 from ray_canal.errors import Fenced
 from ray_canal.meta.open import open_backend
