@@ -36,7 +36,7 @@ class RabbitServer:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self, timeout_s: float = 120.0) -> None:
+    def start(self, timeout_s: float = 240.0) -> None:
         """Start (again) on the same folder and ports; returns when it answers."""
         tree, rabbit, own = cache_dir() / "rabbitmq", _program_folder(), self.folder
         erlang, programs = _erlang()
@@ -62,7 +62,8 @@ class RabbitServer:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(own / "plugins"), "RABBITMQ_LOGS": "-",
             "RABBITMQ_PID_FILE": str(own / "pid"), "LANG": "C.UTF-8",
         }  # fmt: skip
-        options = [
+        options = [  # without busy waiting, as its own script has it
+            "-sbwt", "none", "-sbwtdcpu", "none", "-sbwtdio", "none",
             "--", "-root", str(erlang), "-bindir", str(programs), "-progname", "erl",
             "--", "-home", str(own), "--", "-noshell", "-noinput",
             "-epmd_port", str(self._mapper_port),
