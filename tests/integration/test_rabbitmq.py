@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ray_canal.demo import binlog_files
@@ -179,6 +180,8 @@ def test_a_broker_in_alarm_lets_a_sink_stop(rabbitmq_server: RabbitServer, demo_
             until(lambda: runner.status.state == "waiting")
             began = time.monotonic()
         assert time.monotonic() - began < 30
+        ports = [each.raddr.port for each in psutil.Process().net_connections() if each.raddr]
+        assert rabbitmq_server.port not in ports  # the connection is closed, too
 
 
 def test_a_full_queue_that_refuses_messages_gets_them_in_order(

@@ -164,7 +164,9 @@ class AmqpLink(BrokerLink):
             self._thread.join(5)
 
     def _hang_up(self) -> None:
-        if self._connection.is_open and not self._alarm:  # then nobody would answer
+        if self._connection.is_open and self._alarm:  # nobody would answer
+            self._connection._adapter_disconnect_stream()
+        elif self._connection.is_open:
             self._connection.close()
         elif not self._connection.is_closing:
             self._connection.ioloop.stop()

@@ -16,10 +16,11 @@ from ray_canal.console.pages import rendered
 from ray_canal.console.text import clock, count, duration, size, sparkline
 from ray_canal.model.conditions import CONDITIONS
 from ray_canal.server.access import EVERYBODY
+from tests.pace import step_s
 from tests.unit.console.played import STATUS, SUBSCRIBER
 
 PAGE_BYTES_MAX = 100_000
-PAGE_S_MAX = 0.2
+PAGE_STEPS_MAX = 4.0  # 2.1 on an idle machine
 
 
 def known(name: str = "orders", **changes: Any) -> KnownDestination:
@@ -51,7 +52,7 @@ def test_a_page_of_200_destinations_is_small_and_fast() -> None:
         took.append(time.process_time() - began)
     assert page.count("<path d=\"M0 ") == 400
     assert len(page.encode()) < PAGE_BYTES_MAX
-    assert min(took) < PAGE_S_MAX
+    assert min(took) < PAGE_STEPS_MAX * min(step_s() for _ in range(5))
     one = rendered(
         "destination.html",
         visitor,
