@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ray_canal.config import MetaConfig, SourceConfig
+from ray_canal.destination import ownership as ownership_module
 from ray_canal.destination.ownership import Claim, Ownership
 from ray_canal.destination.records.start_record import StartRecord
 from ray_canal.errors import Fenced, InstanceRestarted, MetaUnavailable
@@ -94,6 +95,7 @@ def test_a_write_confirms_and_those_who_ask_at_once_ask_once(
     """b9: a get with an ack costs one round trip, not two."""
     asked = counted(monkeypatch, "refuse_fenced")
     monkeypatch.setattr(MetaManager, "is_newest", lambda *_: False)  # a server, not a file
+    monkeypatch.setattr(ownership_module, "_FRESH_S", 60.0)
 
     async def go() -> None:
         ownership = await opened(tmp_path)
@@ -108,7 +110,7 @@ def test_a_write_confirms_and_those_who_ask_at_once_ask_once(
         await asyncio.gather(*(ownership.confirm(epoch, now_s) for _ in range(20)))
         assert len(asked) == 2
         assert asked[-1] >= now_s
-        await asyncio.sleep(1.1)  # whatever was known before counts no more
+        monkeypatch.setattr(ownership_module, "_FRESH_S", 0.0)  # what was known counts no more
         await ownership.confirm(epoch, came_s)
         assert len(asked) == 3
         await ownership.close()

@@ -216,7 +216,8 @@ def test_who_goes_away_during_a_get_takes_no_batch(shop: Decoded) -> None:
             client = await RawClient.logged_in(server.port)
             await client.subscribe("shop")
             client.ask("shop", timeout=0, fetch_size=1)
-            await asyncio.sleep(0.1)
+            while store.takes < 1:
+                await asyncio.sleep(0.01)
             assert store.takes == 1
             await client.close()
             while server.status()["connections"]:
