@@ -233,8 +233,10 @@ def test_status_says_where_it_stands(
         assert before["store"]["fill"] > 0
         assert before["rows"] >= 1
         connector.ack(message.id)
-    time.sleep(2.1)
-    after = canal.status("status")["status"]
+    deadline = time.monotonic() + 60
+    while (after := canal.status("status")["status"])["lag_bytes"] or after["lag_seconds"]:
+        assert time.monotonic() < deadline, after
+        time.sleep(0.2)
     assert after["lag_bytes"] == 0
     assert after["lag_seconds"] == 0
     assert after["store"]["subscribers"]["9"]["entries_behind"] == 0
