@@ -20,20 +20,23 @@ class Pace:
     merely sleeps next to them would not see it: a scheduler wakes it before those that compute."""
 
     def __init__(self) -> None:
-        self._before_s = self._after_s = 0.0
-        self._lasts = False
+        self._before_ns: dict[str, int] = {}
+        self._at_end_s: float | None = None
 
     def __enter__(self) -> Pace:
-        self._before_s, self._lasts = _waited_s(), True
+        self._before_ns = _waited_ns()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._after_s, self._lasts = _waited_s(), False
+        self._at_end_s = self.late_s
 
     @property
     def late_s(self) -> float:
-        """The sum so far, or to the end of the block."""
-        return (_waited_s() if self._lasts else self._after_s) - self._before_s
+        """The sum of all threads that there are, so far or to the end of the block."""
+        if self._at_end_s is not None:
+            return self._at_end_s
+        waited = _waited_ns().items()
+        return sum(now - self._before_ns.get(thread, 0) for thread, now in waited) / 1e9
 
 
 class Laps:
@@ -47,20 +50,22 @@ class Laps:
     def lap(self) -> None:
         """End a lap, and begin the next."""
         now_s, late_s = time.monotonic(), self._pace.late_s
-        self.worst_s = max(self.worst_s, now_s - self._began_s - (late_s - self._late_s))
+        taken_away_s = max(0.0, late_s - self._late_s)  # less, where a thread has ended
+        self.worst_s = max(self.worst_s, now_s - self._began_s - taken_away_s)
         self._began_s, self._late_s = now_s, late_s
 
 
-def _waited_s() -> float:
-    """Return how long this process's threads have waited for a CPU: the second number of schedstat
-    (Linux, Documentation/scheduler/sched-stats)."""
-    waited_ns = 0
+def _waited_ns() -> dict[str, int]:
+    """Return how long each thread of this process has waited for a CPU: the second number of
+    schedstat (Linux, Documentation/scheduler/sched-stats)."""
+    waited = {}
     for thread in Path("/proc/self/task").iterdir():
         try:
-            waited_ns += int((thread / "schedstat").read_text(encoding="ascii").split()[1])
+            text = (thread / "schedstat").read_text(encoding="ascii")
         except OSError:
             continue  # it has just ended
-    return waited_ns / 1e9
+        waited[thread.name] = int(text.split()[1])
+    return waited
 
 
 def step_s() -> float:
