@@ -13,7 +13,7 @@ from ray.actor import ActorHandle
 from ray_canal.actors.detached import detached, made_store
 from ray_canal.actors.placement import ON_HEAD, where
 from ray_canal.actors.placement_table import Home
-from ray_canal.actors.registry import NOTIFIER_NAME, SERVER_PREFIX, find_store_process
+from ray_canal.actors.registry import NOTIFIER_NAME, SERVER_PREFIX, find_actor
 from ray_canal.config import ServerConfig
 from ray_canal.config.node import NodeSelector
 from ray_canal.config.notify import NotifyConfig
@@ -31,7 +31,7 @@ def store_process(home: Home, namespace: str) -> ActorHandle[Any]:
 
 def ensure_store_process(home: Home, namespace: str) -> ActorHandle[Any]:
     """Return the store actor of a home; made if there is none."""
-    found = find_store_process(home.process, namespace)
+    found = find_actor(home.process, namespace)
     return found or store_process(home, namespace)
 
 

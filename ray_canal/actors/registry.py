@@ -19,10 +19,10 @@ NOTIFIER_NAME = "canal-notifier"
 SINK_PREFIX = "canal-sink:"
 
 
-def find_store_process(process: str, namespace: str) -> ActorHandle[Any] | None:
-    """Return the running store actor of that name."""
+def find_actor(name: str, namespace: str) -> ActorHandle[Any] | None:
+    """Return the actor of that name, if there is one."""
     try:
-        handle: ActorHandle[Any] = ray.get_actor(process, namespace=namespace)
+        handle: ActorHandle[Any] = ray.get_actor(name, namespace=namespace)
     except ValueError:
         return None
     return handle
@@ -31,7 +31,7 @@ def find_store_process(process: str, namespace: str) -> ActorHandle[Any] | None:
 def find_store(destination: str, namespace: str = NAMESPACE) -> DestinationHandle:
     """Return a destination's handle, wherever it runs. Raises InstanceNotFound."""
     place = PlacementTable(namespace).get(destination)
-    actor = None if place is None else find_store_process(place.process, namespace)
+    actor = None if place is None else find_actor(place.process, namespace)
     if place is not None and actor is None:
         raise InstanceNotFound(
             f"destination {destination!r} has no process now: it begins again as soon as a node of "
@@ -77,10 +77,10 @@ def find_by_prefix(
     prefix: str | tuple[str, ...], namespace: str = NAMESPACE
 ) -> dict[str, ActorHandle[Any]]:
     """Return the actors whose names begin with it, or with one of several, by name, in order."""
-    found = {name: find_store_process(name, namespace) for name in sorted(names(prefix, namespace))}
+    found = {name: find_actor(name, namespace) for name in sorted(names(prefix, namespace))}
     return {name: handle for name, handle in found.items() if handle is not None}
 
 
 def find_notifier(namespace: str = NAMESPACE) -> ActorHandle[Any] | None:
     """Return the notifier, if there is one."""
-    return find_store_process(NOTIFIER_NAME, namespace)
+    return find_actor(NOTIFIER_NAME, namespace)

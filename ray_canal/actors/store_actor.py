@@ -108,7 +108,7 @@ class StoreActor:
     async def _learn(self, references: Sequence[str]) -> None:
         """Be told secrets that are kept on the head node."""
         controller = await self._head.run(
-            registry.find_store_process, registry.CONTROLLER_NAME, self._namespace
+            registry.find_actor, registry.CONTROLLER_NAME, self._namespace
         )
         if controller is None:
             raise InstanceNotRunning("the controller, which has the secrets, is not there")

@@ -25,7 +25,7 @@ from ray_canal.actors.answers import raised_by_actor
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.placement import ACTOR_CPUS
 from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
-from ray_canal.actors.registry import NAMESPACE, SINK_PREFIX, find_store_process
+from ray_canal.actors.registry import NAMESPACE, SINK_PREFIX, find_actor
 from ray_canal.client.connecting import connect
 from ray_canal.client.control import subscriber
 from ray_canal.client.joining import connect_ray
@@ -283,7 +283,7 @@ def _start(sink: SinkConfig, namespace: str) -> None:
     paused = False
     if sink.name in records.names():
         known = records.get(sink.name)
-        handle = find_store_process(SINK_PREFIX + sink.name, namespace)
+        handle = find_actor(SINK_PREFIX + sink.name, namespace)
         paused = bool(known["paused"])
         is_same = handle is not None and known["config"] == tree
         if is_same and _status(handle)["state"] != "failed":
@@ -319,7 +319,7 @@ def _end(name: str, handle: ActorHandle[Any], namespace: str) -> None:
         ray.get(handle.stop.remote(), timeout=_STOP_S)
     ray.kill(handle, no_restart=True)
     deadline = time.monotonic() + _STOP_S
-    while find_store_process(SINK_PREFIX + name, namespace) and time.monotonic() < deadline:
+    while find_actor(SINK_PREFIX + name, namespace) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
@@ -329,7 +329,7 @@ def stop_sink(name: str, *, namespace: str = NAMESPACE) -> None:
     records = SinkRecords(namespace)
     records.get(name)
     records.remove(name)
-    handle = find_store_process(SINK_PREFIX + name, namespace)
+    handle = find_actor(SINK_PREFIX + name, namespace)
     if handle is not None:
         _end(name, handle, namespace)
 
@@ -341,7 +341,7 @@ def pause_sink(name: str, *, paused: bool = True, namespace: str = NAMESPACE) ->
     records = SinkRecords(namespace)
     record = records.get(name)
     records.put(name, record["config"], paused=paused)
-    handle = find_store_process(SINK_PREFIX + name, namespace)
+    handle = find_actor(SINK_PREFIX + name, namespace)
     if handle is not None:
         _answer(handle.pause.remote() if paused else handle.resume.remote())
 
@@ -368,7 +368,7 @@ def seek_sink(name: str, to: str, *, namespace: str = NAMESPACE) -> None:
             f"sink {name}: a target of the type {config.type!r} has its place with its rows, so it "
             "cannot go back; give the sink another name and an empty target"
         )
-    handle = find_store_process(SINK_PREFIX + name, namespace)
+    handle = find_actor(SINK_PREFIX + name, namespace)
     if handle is not None:
         _end(name, handle, namespace)
     try:
@@ -388,7 +388,7 @@ def sink_status(name: str | None = None, *, namespace: str = NAMESPACE) -> dict[
     found = {}
     for each in [name] if name else records.names():
         config = records.get(each)["config"]
-        handle = find_store_process(SINK_PREFIX + each, namespace)
+        handle = find_actor(SINK_PREFIX + each, namespace)
         told = {"state": "restarting"} if handle is None else _status(handle)
         named = {key: config[key] for key in ("destination", "type", "client_id")}
         found[each] = {**named, **told}

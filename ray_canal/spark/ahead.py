@@ -26,20 +26,6 @@ class Releasable(Protocol):
 T = TypeVar("T", bound=Releasable)
 
 
-class BatchMessage(Protocol):
-    """A message, as far as `run` needs it; `ray_canal.Message` is one."""
-
-    @property
-    def id(self) -> int:
-        """Return the batch's id."""
-        ...
-
-    @property
-    def batches(self) -> list[Any]:
-        """Return its rows, a record batch for each table."""
-        ...
-
-
 class MessageSource(Protocol):
     """A connector, as far as `run` needs it; `ray_canal.Connector` is one."""
 

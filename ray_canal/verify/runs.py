@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -97,7 +98,11 @@ def verify_server(
             f"destination {config.destination!r} has no source.address; "
             "verify its files with `ray-canal verify FILE…`"
         )
-    with log_of_server(config.source, Catalog(config.source)) as log:
+    with (
+        closing(Catalog(config.source)) as catalog,
+        log_of_server(config.source, catalog) as log,
+        closing(CatalogTables(config.source)) as tables_now,
+    ):
         sizes = _chosen(log.files(), files, start)
         on_total(sum(sizes.values()))
         wanted, reader = TableFilter(tables), SecondReader()
@@ -107,7 +112,7 @@ def verify_server(
             for name, size in sizes.items()
             for event in reader.events(name, server_events(config.source, name, size))
         )
-        ours = our_events(_server_chunks(config, log, sizes, on_bytes), wanted)
+        ours = our_events(_server_chunks(tables_now, log, sizes, on_bytes), wanted)
         comparison = Comparison(report, list(sizes), wanted, ended)
         comparison.run(_within(ours, first, sizes), _within(theirs, first, sizes))
     return report
@@ -129,13 +134,11 @@ def _chosen(
 
 
 def _server_chunks(
-    config: InstanceConfig,
+    tables: CatalogTables,
     log: ServerLog,
     sizes: dict[str, int],
     on_bytes: Callable[[int], None],
 ) -> Iterator[tuple[ChunkInfo, DecodedChunk]]:
-    tables = CatalogTables(config.source)
-
     def now(schema: str, table: str) -> TableMeta | None:
         found = tables.table_now(schema, table).tables
         return found[0].meta if found else None

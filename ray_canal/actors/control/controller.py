@@ -169,7 +169,7 @@ class Controller:
         if place is None:
             raise InstanceNotFound(f"no destination {destination!r} is running in this cluster")
         kept_secrets.drop(place.secrets)
-        actor = registry.find_store_process(place.process, self._namespace)
+        actor = registry.find_actor(place.process, self._namespace)
         if actor is None:  # its node has ended, and no other one fits: nothing runs that could stop
             return
         dropped = False
@@ -283,7 +283,7 @@ class Controller:
         self._strays = {name: self._strays.get(name, now_s) for name in strays}
         for name in [name for name, since_s in self._strays.items() if now_s - since_s > _STRAY_S]:
             logger.warning("%s holds no destination; it ends", name)
-            actor = registry.find_store_process(name, self._namespace)
+            actor = registry.find_actor(name, self._namespace)
             if actor is not None:
                 ray.kill(actor, no_restart=True)
 
@@ -311,7 +311,7 @@ class Controller:
             self._places.put(name, places[name])
             held[places[name].process] = [name]
         self._starts.forget(process)
-        actor = registry.find_store_process(process, self._namespace)
+        actor = registry.find_actor(process, self._namespace)
         if actor is not None:
             ray.kill(actor, no_restart=True)
         return held

@@ -236,7 +236,7 @@ class Homes:
             self._leaving[name] = place.process
             self._table.put(name, place.at(home))
             stopped_s = time.monotonic()
-            old = registry.find_store_process(place.process, self._namespace)
+            old = registry.find_actor(place.process, self._namespace)
             if old is not None:
                 with contextlib.suppress(*ACTOR_AWAY):  # then it has ended there, too
                     await answered(_DROP_S, old.drop.remote(name, False))
@@ -264,7 +264,7 @@ class Homes:
     def _end_if_empty(self, left: str) -> None:
         """End the process that a destination has left, if it holds no other, and none is just
         leaving it."""
-        old = registry.find_store_process(left, self._namespace)
+        old = registry.find_actor(left, self._namespace)
         others = {each.process for each in self._table.all().values()} | {*self._leaving.values()}
         if old is not None and left not in others:
             ray.kill(old, no_restart=True)

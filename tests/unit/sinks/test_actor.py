@@ -20,7 +20,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(actor, "kv_get", values.get)
     monkeypatch.setattr(actor, "kv_keys", lambda prefix: [k for k in values if prefix in k])
     monkeypatch.setattr(actor, "connect_ray", lambda *_, **__: None)
-    monkeypatch.setattr(actor, "find_store_process", lambda *_: None)
+    monkeypatch.setattr(actor, "find_actor", lambda *_: None)
     monkeypatch.setattr(actor, "_launch", lambda name, _: found.append(name))
     return found
 

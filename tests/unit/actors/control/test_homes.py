@@ -221,7 +221,7 @@ def test_a_draining_node_is_left_in_order(world: World, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(module, "answered", answered)
     monkeypatch.setattr(
-        module.registry, "find_store_process", lambda process, namespace: Actor("old", calls)
+        module.registry, "find_actor", lambda process, namespace: Actor("old", calls)
     )
     monkeypatch.setattr(module.ray, "kill", lambda actor, no_restart: ended.append(actor.name))
     next_node = Node("c" * 56, 4, 8e9, {"zone": "a"})
@@ -267,7 +267,7 @@ def test_a_process_that_several_leave_ends_after_the_last(
 
     monkeypatch.setattr(module, "answered", answered)
     monkeypatch.setattr(
-        module.registry, "find_store_process", lambda process, namespace: Actor("old", [])
+        module.registry, "find_actor", lambda process, namespace: Actor("old", [])
     )
     monkeypatch.setattr(module.ray, "kill", lambda actor, no_restart: ended.append(actor.name))
     world.nodes = [
@@ -304,7 +304,7 @@ def test_a_process_that_is_left_ends_though_the_next_one_fails(
 
     monkeypatch.setattr(module, "answered", answered)
     monkeypatch.setattr(
-        module.registry, "find_store_process", lambda process, namespace: Actor("old", [])
+        module.registry, "find_actor", lambda process, namespace: Actor("old", [])
     )
     monkeypatch.setattr(module.ray, "kill", lambda actor, no_restart: ended.append(actor.name))
     draining = Node(ONE.id, 4, 8e9, {"zone": "a"}, draining=True)
