@@ -43,13 +43,13 @@ def _get(reference: Any, timeout: float | None) -> Any:
 
 def running_controller(namespace: str) -> Any:
     """Return the controller's handle. Raises InstanceNotRunning: there is none."""
-    try:
-        return ray.get_actor(registry.CONTROLLER_NAME, namespace=namespace)
-    except ValueError:
+    found = registry.find_actor(registry.CONTROLLER_NAME, namespace)
+    if found is None:
         raise InstanceNotRunning(
             f"no controller runs in namespace {namespace!r}; "
             "start one with `ray-canal start CONFIG`"
-        ) from None
+        )
+    return found
 
 
 def ask_controller(controller: Any, method: str, *arguments: Any, first_s: float = 0.0) -> Any:
@@ -59,28 +59,18 @@ def ask_controller(controller: Any, method: str, *arguments: Any, first_s: float
     Raises what the call raised; InstanceNotRunning: the controller does not answer for `first_s`
     (BUSY_S), and nothing was asked of it, or it has ceased to answer."""
     limit_s = first_s or BUSY_S
-    try:
-        _get(controller.standing.remote(), limit_s)
-    except GetTimeoutError:
-        raise InstanceNotRunning(
-            f"the controller does not answer for {limit_s:.0f} s, and nothing was changed: "
-            f"{_WHAT_TO_DO}"
-        ) from None
+    _refuse_asleep(controller, limit_s, f"for {limit_s:.0f} s, and nothing was changed")
     reply = getattr(controller, method).remote(*arguments)
     while True:
         try:
             return _get(reply, BUSY_S)
         except GetTimeoutError:
-            _refuse_asleep(controller)
+            _refuse_asleep(controller, BUSY_S, "any more; it may still do what it was asked for")
 
 
-def _refuse_asleep(controller: Any) -> None:
-    """Raises InstanceNotRunning: the controller, which has been asked for something, does not
-    answer any more."""
+def _refuse_asleep(controller: Any, limit_s: float, how: str) -> None:
+    """Raises InstanceNotRunning: the controller does not answer within the limit."""
     try:
-        _get(controller.standing.remote(), BUSY_S)
+        _get(controller.standing.remote(), limit_s)
     except GetTimeoutError:
-        raise InstanceNotRunning(
-            f"the controller does not answer any more; it may still do what it was asked for: "
-            f"{_WHAT_TO_DO}"
-        ) from None
+        raise InstanceNotRunning(f"the controller does not answer {how}: {_WHAT_TO_DO}") from None

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from typing import Any
-
-import ray
 
 from ray_canal.actors import registry
 from ray_canal.client.controller_calls import BEGIN_S, BUSY_S, answer, ask_controller
@@ -51,17 +48,17 @@ def standing(*, namespace: str = registry.NAMESPACE) -> dict[str, Any] | None:
     last `error` of asking for that; None: it shares its deployment with no other head. Raises
     InstanceNotRunning: the controller does not answer."""
     connect_ray(local=False)
-    with contextlib.suppress(ValueError):
-        controller = ray.get_actor(registry.CONTROLLER_NAME, namespace=namespace)
-        found: dict[str, Any] | None = answer(controller.standing.remote(), _ANSWER_S)
-        return found
-    return None
+    controller = registry.find_actor(registry.CONTROLLER_NAME, namespace)
+    if controller is None:
+        return None
+    found: dict[str, Any] | None = answer(controller.standing.remote(), _ANSWER_S)
+    return found
 
 
 def leave(*, namespace: str = registry.NAMESPACE) -> None:
     """End what runs in this cluster, so that another head of the deployment begins at once. A later
     start takes part again. Raises InstanceNotRunning: the controller does not answer."""
     connect_ray(local=False)
-    with contextlib.suppress(ValueError):
-        controller = ray.get_actor(registry.CONTROLLER_NAME, namespace=namespace)
+    controller = registry.find_actor(registry.CONTROLLER_NAME, namespace)
+    if controller is not None:
         answer(controller.leave.remote(), _LEAVE_S)
