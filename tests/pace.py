@@ -1,10 +1,8 @@
 """What a busy machine takes away from a test that measures time.
 
     with Pace() as pace:
-        began_s = time.monotonic()
         ...
-        elapsed_s = time.monotonic() - began_s
-    assert elapsed_s < LIMIT_S + pace.late_s
+    assert pace.seconds < LIMIT_S
 
 Code under test that waits for something else, or blocks its event loop, counts.
 """
@@ -16,43 +14,23 @@ from pathlib import Path
 
 
 class Pace:
-    """Measures for how long threads of this process were ready to run, and did not. One that
-    merely sleeps next to them would not see it: a scheduler wakes it before those that compute."""
+    """Measures a block: its `seconds`, without those in which threads of this process were ready to
+    run, and did not. A thread that merely sleeps next to them would not see these: a scheduler
+    wakes it before those that compute."""
 
     def __init__(self) -> None:
+        self._began_s = self.seconds = 0.0
         self._before_ns: dict[str, int] = {}
-        self._at_end_s: float | None = None
 
     def __enter__(self) -> Pace:
-        self._before_ns = _waited_ns()
+        self._before_ns, self._began_s = _waited_ns(), time.monotonic()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._at_end_s = self.late_s
-
-    @property
-    def late_s(self) -> float:
-        """The sum of all threads that there are, so far or to the end of the block."""
-        if self._at_end_s is not None:
-            return self._at_end_s
+        elapsed_s = time.monotonic() - self._began_s
         waited = _waited_ns().items()
-        return sum(now - self._before_ns.get(thread, 0) for thread, now in waited) / 1e9
-
-
-class Laps:
-    """Measures the longest of many laps, less what the machine took away during each."""
-
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
-        self._began_s, self._late_s = time.monotonic(), pace.late_s
-        self.worst_s = 0.0
-
-    def lap(self) -> None:
-        """End a lap, and begin the next."""
-        now_s, late_s = time.monotonic(), self._pace.late_s
-        taken_away_s = max(0.0, late_s - self._late_s)  # less, where a thread has ended
-        self.worst_s = max(self.worst_s, now_s - self._began_s - taken_away_s)
-        self._began_s, self._late_s = now_s, late_s
+        late_ns = sum(now - self._before_ns.get(thread, 0) for thread, now in waited)
+        self.seconds = elapsed_s - late_ns / 1e9
 
 
 def _waited_ns() -> dict[str, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -178,10 +177,8 @@ def test_one_that_does_not_answer_is_shown_and_keeps_nobody(cluster: Played) -> 
 
         wait_for(told, 60, "no answer is told")
         with Pace() as pace:
-            began = time.monotonic()
             body = site.ask("/")[1]
-            took_s = time.monotonic() - began
-        assert took_s < 5 + pace.late_s
+        assert pace.seconds < 5
         assert "no answer since" in body
         assert body.index("d001") < body.index("d000")  # what is wrong comes first
         assert "No answer since" in site.ask("/destinations/d001")[1]

@@ -121,12 +121,10 @@ def test_what_is_too_much_at_a_time_is_refused_and_the_rest_answered(cluster: Co
             each.start()
         wait_for(lambda: site.ask("/healthz")[0] == 503, 30, "it is full")
         with Pace() as pace:
-            began = time.monotonic()
             status, body, _ = site.ask("/")
-            took_s = time.monotonic() - began
         assert status == 503
         assert "console.requests_max" in body
-        assert took_s < 5 + pace.late_s
+        assert pace.seconds < 5
         busy.set()
         for each in threads:
             each.join(30)

@@ -146,10 +146,8 @@ def test_hostile_peers_are_closed_and_a_client_never_notices(shop: Decoded) -> N
             slowest_s, received = 0.0, 0
             while len(ended) < len(attacks) or received <= 100:
                 with Pace() as pace:
-                    began = time.monotonic()
                     message = await client.get("shop", fetch_size=20)
-                    took_s = time.monotonic() - began
-                slowest_s = max(slowest_s, took_s - pace.late_s)
+                slowest_s = max(slowest_s, pace.seconds)
                 if message.batch_id == -1:
                     client.send(
                         pb.CLIENTROLLBACK, pb.ClientRollback(destination="shop", client_id="1001")
