@@ -17,6 +17,8 @@ import pyarrow as pa
 
 import ray_canal as canal
 
+Rows = dict[str, dict[int, tuple[Any, ...]]]
+"""By table and key."""
 TEXTS = [
     "",
     "plain",
@@ -183,7 +185,7 @@ class Workload:
         connection.commit()
         connection.close()
 
-    def rows(self) -> dict[str, dict[int, tuple[Any, ...]]]:
+    def rows(self) -> Rows:
         """What is in the server now: table -> key -> row."""
         connection = self.connect()
         connection.select_db(self.database)
@@ -251,15 +253,20 @@ class Replica:
         if row["after"] is not None:
             rows[row["after"]["id"]] = tuple(_plain(v) for v in row["after"].values())
 
-    def differences(self, server: dict[str, dict[int, tuple[Any, ...]]]) -> list[str]:
+    def differences(self, server: Rows) -> list[str]:
         """What differs from the server's rows; empty when equal."""
-        found = []
-        for table, rows in server.items():
-            ours = self.tables.get(table, {})
-            for key in rows.keys() | ours.keys():
-                if rows.get(key) != ours.get(key):
-                    found.append(f"{table}[{key}]: {ours.get(key)} is not {rows.get(key)}")
-        return found
+        return differences(self.tables, server)
+
+
+def differences(ours: Rows, server: Rows) -> list[str]:
+    """What of our rows differs from the server's tables; empty when equal."""
+    found = []
+    for table, rows in server.items():
+        here = ours.get(table, {})
+        for key in rows.keys() | here.keys():
+            if rows.get(key) != here.get(key):
+                found.append(f"{table}[{key}]: {here.get(key)} is not {rows.get(key)}")
+    return found
 
 
 def _rows(batch: pa.RecordBatch) -> Any:

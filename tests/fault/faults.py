@@ -143,10 +143,11 @@ def end_of_ray(role: str) -> Callable[[Deployment], None]:
     return fault
 
 
-def restart_server(run: Deployment) -> None:
-    run.server.kill()
-    time.sleep(run.rng.uniform(0.0, 2.0))
-    run.server.start()
+def restart(server: Server, down_s: float) -> None:
+    """SIGKILL of a server, which comes back after so many seconds."""
+    server.kill()
+    time.sleep(down_s)
+    server.start()
 
 
 def cut(run: Deployment) -> None:
@@ -160,10 +161,10 @@ def refuse(run: Deployment) -> None:
     proxy.refuse(False)
 
 
-def stall(run: Deployment) -> None:
-    proxy = run.proxy
+def stall(proxy: Proxy, stalled_s: float) -> None:
+    """Packets in both directions are dropped for so many seconds; connections stay."""
     proxy.stall(True)
-    time.sleep(run.rng.choice((1.0, 3.0, 8.0)))
+    time.sleep(stalled_s)
     proxy.stall(False)
 
 
@@ -184,6 +185,7 @@ def cancel_gets(run: Deployment) -> None:
     time.sleep(run.rng.uniform(1.0, 3.0))
 
 
+STALLED_S = 1.0, 3.0, 8.0
 WORKER = "ray::decode_chunk"
 ANY_WORKER = "ray::IDLE"
 
@@ -204,10 +206,10 @@ FAULTS: Kinds = {
     "kill everything": ("everything", 2, lambda run: run.kill_everything()),
     "kill raylet": ("head", 1, end_of_ray(RAYLET)),
     "kill gcs": ("head", 1, end_of_ray(GCS)),
-    "kill mysqld": ("mysqld", 2, restart_server),
+    "kill mysqld": ("mysqld", 2, lambda run: restart(run.server, run.rng.uniform(0.0, 2.0))),
     "cut": ("network", 3, cut),
     "refuse": ("network", 2, refuse),
-    "stall": ("network", 2, stall),
+    "stall": ("network", 2, lambda run: stall(run.proxy, run.rng.choice(STALLED_S))),
     "fill disk": ("disk", 2, while_spilling(fill_disk)),
     "cancel gets": ("subscriber", 2, cancel_gets),
     "kill second node": ("node", 2, kill_second_node),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from tests.fault.faults import FAULTS, Deployment, Kinds, kill, stop
+from tests.fault.faults import FAULTS, STALLED_S, Deployment, Kinds, kill, restart, stall, stop
 from tests.fault.pair import Pair
 from tests.fault.sinks import DatabaseMirror
 from tests.processes import SINK
@@ -129,19 +129,13 @@ class down:
         pass
 
 
-def drop_cursors(run: PairDeployment) -> None:
-    """Packets to and from the server of the cursors are dropped."""
-    run.cursors.stall(True)
-    time.sleep(run.rng.choice((2.0, 6.0, 20.0)))
-    run.cursors.stall(False)
-
-
 def refuse_cursors(run: PairDeployment) -> None:
     run.cursors.refuse(True)
     time.sleep(run.rng.uniform(0.5, 6.0))
     run.cursors.refuse(False)
 
 
+DROPPED_S = 2.0, 6.0, 20.0
 PAIR_FAULTS: Kinds = {
     **FAULTS,
     "fail over": ("failover", 4, fail_over),
@@ -152,23 +146,16 @@ PAIR_FAULTS: Kinds = {
     "purge stopped": ("purge", 2, purge_acked_stopped),
     "purge one": ("purge", 2, purge_one(away)),
     "purge one stopped": ("purge", 2, purge_one(down)),
-    "drop cursors": ("cursors", 3, drop_cursors),
+    "drop cursors": ("cursors", 3, lambda run: stall(run.cursors, run.rng.choice(DROPPED_S))),
     "refuse cursors": ("cursors", 2, refuse_cursors),
     "cut cursors": ("cursors", 2, lambda run: run.cursors.cut()),
 }
 
-
-def stall_target(run: PairDeployment) -> None:
-    run.mirror.proxy.stall(True)
-    time.sleep(run.rng.choice((1.0, 3.0, 8.0)))
-    run.mirror.proxy.stall(False)
-
-
 SINK_FAULTS: Kinds = {
     "kill sink": ("sink", 4, kill(SINK)),
     "stop sink": ("sink", 3, stop(SINK, 1.0, 4.0, 24.0)),
-    "kill target": ("sink", 2, lambda run: run.mirror.kill(run.rng.uniform(0.0, 6.0))),
+    "kill target": ("sink", 2, lambda run: restart(run.mirror.target, run.rng.uniform(0.0, 6.0))),
     "cut target": ("sink", 3, lambda run: run.mirror.proxy.cut()),
-    "stall target": ("sink", 2, stall_target),
+    "stall target": ("sink", 2, lambda run: stall(run.mirror.proxy, run.rng.choice(STALLED_S))),
 }
 """Where sinks run, too."""

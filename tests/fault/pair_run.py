@@ -20,7 +20,7 @@ from tests.fault.pair import Pair
 from tests.fault.pair_faults import PAIR_FAULTS, SINK_FAULTS
 from tests.fault.run import BY_TCP, DATABASE, RECOVERY_MAX_S, FaultRun
 from tests.fault.sinks import DatabaseMirror
-from tests.fault.truth import Row
+from tests.fault.truth import Row, first_difference
 from tests.processes import wait_for
 from tests.proxy import Proxy
 from tests.servers import Server
@@ -43,8 +43,7 @@ class PairJudge(Judge):
         taken.read()
         if taken.found == truth:
             return ""
-        pairs = enumerate(zip(taken.found, truth, strict=False))
-        at = next((n for n, (a, b) in pairs if a != b), min(len(taken.found), len(truth)))
+        at = first_difference(taken.found, truth)
         lost, more = Counter(truth), Counter(taken.found)
         return (
             f"{len(taken.found)} rows taken, the logs have {len(truth)}; the first difference is "

@@ -4,10 +4,8 @@ subscribers."""
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,9 +13,11 @@ import pymysql
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+import ray_canal as canal
+from tests.fault.truth import first_difference
 from tests.proxy import Proxy
 from tests.servers import Server
-from tests.workload import Workload
+from tests.workload import Workload, differences
 
 DESTINATION = "faults"
 MIRRORED = "mirrored"
@@ -68,13 +68,7 @@ class DatabaseMirror:
     def differences(self, work: Workload, changes: Iterable[Any] | None) -> list[str]:
         mine = Workload(self.target, seed=work.seed, tables=0, database=MIRRORED)
         mine.tables = work.tables
-        return list(_differences(mine.rows(), work.rows()))
-
-    def kill(self, down_s: float) -> None:
-        """SIGKILL of the target, which comes back after so many seconds."""
-        self.target.kill()
-        time.sleep(down_s)
-        self.target.start()
+        return differences(mine.rows(), work.rows())
 
     def close(self) -> None:
         self.proxy.__exit__(None, None, None)
@@ -110,44 +104,39 @@ class LakeLog:
         timeline repeats count once, are those of the source, in its order."""
         if changes is None:
             return []
-        there: dict[str, list[Any]] = {}
-        found = []
-        columns = [*_PLACE, "transaction", "before", "after"]
-        for table in work.tables:
-            rows = self._rows(table.name, columns)
-            ids = [
-                (row["timeline"], _number(row["journal_name"]), row["position"], row["row"])
-                for row in rows
-            ]
-            if len(set(ids)) < len(ids):
-                found.append(f"{table.name}: {len(ids) - len(set(ids))} ids are there again")
-            once: dict[Any, Any] = {}
-            seen: Counter[Any] = Counter()
-            for (timeline, *_), row in sorted(zip(ids, rows, strict=True), key=itemgetter(0)):
-                keys = (row[image] and row[image]["id"] for image in ("before", "after"))
-                change = row["transaction"], *keys
-                seen[timeline, change] += 1
-                once.setdefault((*change, seen[timeline, change]))
-            there[f"{self._database}.{table.name}"] = list(once)
-        wanted: dict[str, list[Any]] = {name: [] for name in there}
-        seen = Counter()
+        wanted: dict[str, list[Any]] = {
+            f"{self._database}.{table.name}": [] for table in work.tables
+        }
+        seen: Counter[Any] = Counter()
         for name, transaction, _, *keys in changes:
             if name in wanted:
                 change = transaction, *keys
                 seen[name, change] += 1
                 wanted[name].append((*change, seen[name, change]))
-        for name, rows in wanted.items():
-            if rows != there[name]:
-                at = next(
-                    (n for n, (a, b) in enumerate(zip(rows, there[name], strict=False)) if a != b),
-                    min(len(rows), len(there[name])),
-                )
-                found.append(
-                    f"{name}: {len(there[name])} changes are there, the logs have {len(rows)}; the "
-                    f"first difference is change {at}: {there[name][at : at + 2]} is not "
-                    f"{rows[at : at + 2]}"
-                )
-        return found
+        return [
+            each for name, rows in wanted.items() for each in self._table_differences(name, rows)
+        ]
+
+    def _table_differences(self, name: str, wanted: list[Any]) -> Iterator[str]:
+        rows = self._rows(name.rpartition(".")[2], [*_PLACE, "transaction", "before", "after"])
+        rows.sort(key=canal.row_id)
+        again = len(rows) - len({canal.row_id(row) for row in rows})
+        if again:
+            yield f"{name}: {again} ids are there again"
+        once: dict[Any, None] = {}
+        seen: Counter[Any] = Counter()
+        for row in rows:
+            keys = (row[image] and row[image]["id"] for image in ("before", "after"))
+            change = row["transaction"], *keys
+            seen[row["timeline"], change] += 1
+            once.setdefault((*change, seen[row["timeline"], change]))
+        there = list(once)
+        if there != wanted:
+            at = first_difference(there, wanted)
+            yield (
+                f"{name}: {len(there)} changes are there, the logs have {len(wanted)}; the first "
+                f"difference is change {at}: {there[at : at + 2]} is not {wanted[at : at + 2]}"
+            )
 
     def close(self) -> None: ...
 
@@ -159,13 +148,3 @@ def _section(name: str, client_id: int, kind: str) -> str:
     )
 
 
-def _number(journal_name: str) -> int:
-    return int(journal_name.rpartition(".")[2])
-
-
-def _differences(mine: dict[str, Any], source: dict[str, Any]) -> Iterator[str]:
-    for table, rows in source.items():
-        ours = mine.get(table, {})
-        for key in rows.keys() | ours.keys():
-            if rows.get(key) != ours.get(key):
-                yield f"{table}[{key}]: {ours.get(key)} is not {rows.get(key)}"

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import ray_canal as canal
 from tests.servers import Server
@@ -18,6 +19,12 @@ Row = tuple[str, str, int, int | None, int | None]
 
 _WANTED = r"^(SET @@SESSION.GTID_NEXT|### (INSERT|UPDATE|DELETE|WHERE|SET)|###   @1=)"
 _CHANGE = re.compile(r"### (?:INSERT INTO|UPDATE|DELETE FROM) `(.*?)`\.`(.*?)`")
+
+
+def first_difference(found: Sequence[Any], truth: Sequence[Any]) -> int:
+    """The index of the first row in which they differ, or of the end of the shorter one."""
+    pairs = enumerate(zip(found, truth, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(found), len(truth)))
 
 
 def rows_of(logs: Iterable[Path]) -> Iterator[Row]:
