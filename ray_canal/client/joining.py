@@ -39,7 +39,7 @@ _PAUSE_S = 0.2
 _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
 
 
-class _NobodyListens(ConnectionError):
+class _NotListening(ConnectionError):
     """A cluster was here, and has gone; Ray itself would wait for it for minutes."""
 
 
@@ -81,7 +81,7 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
     except ConnectionError as error:
         _refuse_without_token(error)
         if not local:
-            gone = f" ({error})" if isinstance(error, _NobodyListens) else ""
+            gone = f" ({error})" if isinstance(error, _NotListening) else ""
             raise ConfigError(
                 f"no Ray cluster is running here{gone}; start one with `ray start --head`, or name "
                 "one by ray.address in the configuration or by RAY_ADDRESS"
@@ -166,7 +166,7 @@ def _join(address: str) -> None:
     where = _effective(address)
     if where == "auto" and (found := address_of_auto()) and not _listens(found):
         # Ray notes a head's address in a file, which outlives a head that was killed.
-        raise _NobodyListens(f"nobody listens at {found}, where one was started")
+        raise _NotListening(f"no head listens at {found}, where one was started")
     _init(address=where)
     _ours.address = address
     _ours.head = ray.get_runtime_context().gcs_address

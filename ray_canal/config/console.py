@@ -46,7 +46,7 @@ class ProxyConfig(Section):
         if not self.addresses:
             raise ValueError("give `addresses`, from which the proxy's headers are believed")
         if not self.role:
-            raise ValueError("give [[console.proxy.role]]: nobody may come in without")
+            raise ValueError("give [[console.proxy.role]]: without a role no user may come in")
         return self
 
 

@@ -75,7 +75,7 @@ class TableStream:
                 raise ConsumerError("a stream of this subscriber is being read; end it first")
         rollbacks, is_whole = self._rollbacks, False
         try:
-            yield from self._until(wait_s, rows_max, rollbacks)
+            yield from self._read_for(wait_s, rows_max, rollbacks)
             is_whole = True
         finally:
             # Where that fails, the ack of a later batch is refused.
@@ -84,7 +84,7 @@ class TableStream:
                     self.rollback()
             self._reading.release()
 
-    def _until(self, wait_s: float, rows_max: int, rollbacks: int) -> Iterator[StreamBatch]:
+    def _read_for(self, wait_s: float, rows_max: int, rollbacks: int) -> Iterator[StreamBatch]:
         rows, schema = 0, None
         while self._fill(wait_s):
             with self._state:

@@ -135,8 +135,8 @@ def _is_json_text(column: ColumnMeta, kind: int) -> bool:
     return column.type_code == mysql.JSON and schema_type(kind) == mysql.BLOB
 
 
-def lent(mine: ColumnMeta, theirs: ColumnMeta) -> ColumnMeta:
-    """Row metadata's column with what only a known schema has of the same one: its type's text,
+def with_declared(mine: ColumnMeta, theirs: ColumnMeta) -> ColumnMeta:
+    """Return row metadata's column with what only a known schema has of it: its type's text,
     digits that old formats lack, and that MariaDB's VARBINARY is a VECTOR."""
     if theirs.type_code == mysql.VECTOR:
         mine = replace(mine, type_code=mysql.VECTOR, length=theirs.length, charset="")

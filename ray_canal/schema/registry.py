@@ -10,7 +10,14 @@ from ray_canal.binlog.table_map import TableMap, table_meta_from_metadata
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.create_table import parse_tables
-from ray_canal.schema.fit import fitted, lent, misfit, same_type, with_hidden_key, without_key
+from ray_canal.schema.fit import (
+    fitted,
+    misfit,
+    same_type,
+    with_declared,
+    with_hidden_key,
+    without_key,
+)
 from ray_canal.schema.history import HistoryPlace, SchemaHistory, place_of
 from ray_canal.schema.names import Name, Names, lowered
 from ray_canal.schema.table_state import TableState
@@ -110,7 +117,7 @@ class SchemaRegistry:
         if known is None or len(known.columns) != len(from_row.columns):
             return from_row
         columns = tuple(
-            lent(mine, theirs)
+            with_declared(mine, theirs)
             if mine.name.lower() == theirs.name.lower() and same_type(mine, theirs)
             else mine
             for mine, theirs in zip(from_row.columns, known.columns, strict=True)

@@ -277,8 +277,8 @@ class Runner:
         if self._dead is None:
             raise SinkError(
                 f"sink {self._config.name}: the target cannot take the entry at {changes.cursor}: "
-                f"{error}. Mend the target and start again, or give `dead_letters` a file for such "
-                "entries"
+                f"{error}. Correct the target and start again, or give `dead_letters` a file for "
+                "such entries"
             )
         with _on_disk():
             self._dead.add(self._config.name, changes, str(error))

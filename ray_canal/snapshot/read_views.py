@@ -4,9 +4,9 @@ MariaDB (and Percona Server) say with each read view at which place of the log i
 only what is executed. So there a view is opened between two questions, and the log itself is asked
 whether it had, where it ended after the view was opened, anything beyond what was executed before:
 if not, the view has exactly that. MySQL 5.6, and MySQL without GTIDs, do not even say what shows:
-there the log must not grow from before all of it shows (commits.py) until the view is open. Beside
-many writers this takes tries; and none, under a lock that lasts some milliseconds, for who may
-lock.
+there the log must not grow from before all of it shows (commits.py) until the view is open. While
+many write this takes tries; and none, under a lock that lasts some milliseconds, for a user who
+may lock.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class ResultReader:
         tail = self._buffer[max(self._end - _END_PACKET_BYTES, 0) : self._end].tobytes()
         return tail[:3] == b"\x05\0\0" and tail[4:5] == b"\xfe"
 
-    def _gather(self) -> None:
+    def _fill_buffer(self) -> None:
         """Receive until the buffer is full enough, or the result has ended, or pauses."""
         self._receive(self._timeout_s)
         while self._end - self._at < self._least_size * _FULL and not self._is_end():
@@ -212,7 +212,7 @@ class ResultReader:
                 yield self._long_row(selection, among)
             elif not piece.rows:
                 self._refuse_long(selection, self._body_bytes(), among)
-                self._gather()
+                self._fill_buffer()
 
     def _body_bytes(self) -> int:
         """Length of the next packet's body; 0: not known yet."""

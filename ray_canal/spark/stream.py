@@ -209,7 +209,7 @@ def changes(
     if not isinstance(source, str):
         return _one_look(spark, source, options, batch_size, timeout, ack)
     if ack and client_id is None:
-        raise ConfigError("ack=True needs a client_id: without, nobody's cursor is moved")
+        raise ConfigError("ack=True needs a client_id, whose cursor is moved")
     import ray_canal
 
     with ray_canal.connect(source, client_id=client_id) as connector:

@@ -43,7 +43,7 @@ class SnapshotHome(Protocol):
 
     def begin_rows_log(self, client_id: int) -> None:
         """Let the subscriber get nothing but the rows of one moment from now on, until its snapshot
-        has ended. Raises Void: there is no log now."""
+        has ended. Raises AttemptVoid: there is no log now."""
         ...
 
     async def begin_rows(
@@ -51,7 +51,7 @@ class SnapshotHome(Protocol):
     ) -> LogPipeline:
         """Move the subscriber that is held to the rows' place, which is of this server: durable
         when it returns, with the ledger. Return the log that gets the rows. Raises Fenced,
-        MetaUnavailable, NotSubscribed; Void: it is not to go on."""
+        MetaUnavailable, NotSubscribed; AttemptVoid: it is not to go on."""
         ...
 
 
@@ -79,5 +79,5 @@ def after_acks(ledger: Ledger, tags: Sequence[SnapshotTag]) -> Ledger:
     return ledger
 
 
-class Void(InstanceError):
+class AttemptVoid(InstanceError):
     """The attempt is over, and the next one begins at once."""

@@ -104,7 +104,7 @@ class MomentRun(SnapshotRun):
         await self._mark(placer, MARK_END, ((STATE, DONE), mode), DONE)
         placer.is_complete = True
         self.waits_for = "the subscriber, to ack its rows"
-        await self._until(placer, lambda: self.ledger.is_over)
+        await self._wait_until(placer, lambda: self.ledger.is_over)
 
     async def _put(
         self, placer: SnapshotPlacer, read: RowsRead, number: int, count: int

@@ -16,7 +16,7 @@ from ray_canal.binlog.chunk import FLAVOR_MYSQL, ChunkInfo
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.destination.ports import RowReaderHandle, Runtime
 from ray_canal.destination.snapshot.replaced_tables import replaced_by
-from ray_canal.destination.snapshot.snapshot_home import Void
+from ray_canal.destination.snapshot.snapshot_home import AttemptVoid
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.snapshot_chunk import snapshot_chunk
@@ -253,7 +253,7 @@ class SnapshotPlacer:
         what made the attempt void."""
         async with self.log.placing:
             if self.is_void():
-                raise self.failure or Void("the subscriber's log is another one now")
+                raise self.failure or AttemptVoid("the subscriber's log is another one now")
             rows, place = int(info.entries["rows"].sum()), self.log.store.last_position
             tag = SnapshotTag(self._attempt.name, table, rows, info.arena_bytes)
             self.log.store.put(snapshot_chunk(info, place, tag), payload)

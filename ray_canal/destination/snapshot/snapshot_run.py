@@ -20,7 +20,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.destination.backend_thread import BackendThread
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.ports import RowReaderHandle, Runtime
-from ray_canal.destination.snapshot.snapshot_home import SnapshotHome, Void, after_acks
+from ray_canal.destination.snapshot.snapshot_home import AttemptVoid, SnapshotHome, after_acks
 from ray_canal.destination.snapshot.snapshot_pace import Pace
 from ray_canal.destination.snapshot.snapshot_placer import SnapshotAttempt, SnapshotPlacer
 from ray_canal.destination.supervisor import Backoff
@@ -120,7 +120,7 @@ class SnapshotRun:
         if self.ledger.rows > self._failed_rows:
             self._failed, self._failed_rows = 0, self.ledger.rows
             self._backoff.reset()
-        if isinstance(error, Void):
+        if isinstance(error, AttemptVoid):
             await asyncio.sleep(_TICK_S)
             return
         if not isinstance(error, ConnectionLost | InstanceError | NotSubscribed):
@@ -219,7 +219,7 @@ class SnapshotRun:
         thread: BackendThread,
     ) -> None:
         self.waits_for = "the end of a transaction in the log"
-        await self._until(placer, placer.is_between)
+        await self._wait_until(placer, placer.is_between)
         self.waits_for = "all that the log has to show on the server"
         begin = log.store.last_position
         placer.is_reading = True  # what lies before shows in all that is read
@@ -242,7 +242,7 @@ class SnapshotRun:
         await self._mark(placer, MARK_END, ((STATE, DONE),), DONE)
         placer.is_complete = True
         self.waits_for = "the subscriber, to ack its rows"
-        await self._until(placer, lambda: self.ledger.is_over)
+        await self._wait_until(placer, lambda: self.ledger.is_over)
 
     async def _mark(
         self, placer: SnapshotPlacer, kind: str, props: Props, ended: str = ""
@@ -251,13 +251,13 @@ class SnapshotRun:
         shown = ((MARK, kind), (TABLES, names), *(pair for pair in props if pair[1]))
         self.waits_for = "the end of a transaction in the log"
         while True:
-            await self._until(placer, placer.is_between)
+            await self._wait_until(placer, placer.is_between)
             if await placer.mark(shown, ended):
                 break
         await self.home.changed.wake()
 
-    async def _until(self, placer: SnapshotPlacer, condition: Any) -> None:
-        """Return when it holds. Raises Void, what made the attempt void."""
+    async def _wait_until(self, placer: SnapshotPlacer, condition: Any) -> None:
+        """Return when it holds. Raises AttemptVoid, what made the attempt void."""
         while not condition():
             self.refuse_void(placer)
             await self.home.changed.wait(time.monotonic() + _TICK_S)
@@ -277,14 +277,14 @@ class SnapshotRun:
             await asyncio.gather(task, return_exceptions=True)
 
     def refuse_void(self, placer: SnapshotPlacer) -> None:
-        """Raises what made the attempt void; Void: the subscriber's log is another one now, or
-        nobody wants it to go on."""
+        """Raises what made the attempt void; AttemptVoid: the subscriber's log is another one now,
+        or nobody wants it to go on."""
         if self.ledger.is_over:
             return
         if placer.failure is not None:
             raise placer.failure
         if placer.is_void() or self.home.log_of(self._client_id) is not placer.log:
-            raise Void("the subscriber's log is another one now")
+            raise AttemptVoid("the subscriber's log is another one now")
 
     def status(self) -> SnapshotPace:
         """Return how it goes, beyond what its ledger says: plain values."""

@@ -19,7 +19,7 @@ from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.operations import SubscriberOperations
 from ray_canal.destination.pipeline_lookup import PipelineLookup
-from ray_canal.destination.snapshot.snapshot_home import Void, after_acks, new_ledger
+from ray_canal.destination.snapshot.snapshot_home import AttemptVoid, after_acks, new_ledger
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import CanalError, ConfigError
@@ -90,12 +90,12 @@ class Snapshots:
             known = table.get(client_id)
             there = _ledger(known)
             if there is None or there.id != ledger.id or there.state != RUNNING:
-                raise Void("the snapshot is not to go on")
+                raise AttemptVoid("the snapshot is not to go on")
             await table.save(dataclasses.replace(known, snapshot=ledger.to_json()))
 
     def begin_rows_log(self, client_id: int) -> None:
         if self._state.log.pipeline is None:
-            raise Void("the destination has no log now")
+            raise AttemptVoid("the destination has no log now")
         self._catch_ups.begin_rows_log(client_id)
 
     async def begin_rows(
@@ -107,7 +107,7 @@ class Snapshots:
             there = _ledger(known)
             goes_on = there is not None and there.id == ledger.id and there.state == RUNNING
             if held is None or not goes_on or server != identity.server_uuid:
-                raise Void("the snapshot is not to go on, or not on this server")
+                raise AttemptVoid("the snapshot is not to go on, or not on this server")
             cursor = LogPosition(identity, place)
             moved = dataclasses.replace(known, cursor=cursor, snapshot=ledger.to_json())
             await table.save(moved)

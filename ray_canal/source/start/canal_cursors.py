@@ -51,7 +51,7 @@ def tied(
         if here:
             found.append(_at_its_place(source.at(here), cursor, uuids[here]))
         elif away:
-            raise ConfigError(f"nobody tells whose cursors these are: {away[0]}; {_UNCHECKED}")
+            raise ConfigError(f"no server tells whose cursors these are: {away[0]}; {_UNCHECKED}")
         elif server_uuid:
             found.append(LogPosition(SourceIdentity(its, server_uuid), cursor.position))
         else:

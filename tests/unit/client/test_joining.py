@@ -52,7 +52,7 @@ def joined_at_a_dead_address(which: str) -> str:
 def test_a_first_join_at_a_dead_address_says_soon_what_is_wrong() -> None:
     """Ray's own `init` waits for more than five minutes."""
     said = joined_at_a_dead_address("first")
-    assert said.startswith("no Ray cluster stood at '127.0.0.1:1' within 0 s (nobody listens")
+    assert said.startswith("no Ray cluster stood at '127.0.0.1:1' within 0 s (no head listens")
     assert "RAY_ADDRESS" in said
 
 
@@ -70,7 +70,7 @@ def test_a_head_that_was_killed_is_not_waited_for(
     if local:
         joining.connect_ray()
     else:
-        with pytest.raises(ConfigError, match=r"no Ray .* here \(nobody listens at 127.0.0.1:1,"):
+        with pytest.raises(ConfigError, match=r"no Ray .* here \(no head listens at 127.0.0.1:1,"):
             joining.connect_ray(local=False)
     assert asked == ["local"] * local  # a plain `init` reads that file, too
 

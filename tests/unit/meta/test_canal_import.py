@@ -122,7 +122,7 @@ def test_a_server_that_cannot_be_asked_is_no_reason_to_believe(
         }
     )
     for server_uuid in ("", "3e11fa47-71ca-11e1-9e33-c80aa9429562"):
-        with pytest.raises(ConfigError, match=r"nobody tells.*--unchecked"):
+        with pytest.raises(ConfigError, match=r"no server tells.*--unchecked"):
             import_meta(config, meta_dat, server_uuid=server_uuid)
     assert loaded(config, "example") == {}
 
