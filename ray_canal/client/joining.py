@@ -131,7 +131,7 @@ def _join_soon(address: str, timeout: float, *passing: type[Exception]) -> None:
     deadline = time.monotonic() + timeout
     while True:
         where = _effective(address)
-        reason = "nobody listens there"
+        reason = "no head listens there"
         if ":" not in where or _listens(where):  # Ray itself would wait for minutes
             try:
                 _join(address)
