@@ -119,6 +119,15 @@ def parse_format_description(event: bytes) -> FormatDescription:
     return FormatDescription(server_version, flavor, algorithm == 1, bytes(lengths), created_s)
 
 
+def is_first_since_start(event: bytes) -> bool:
+    """Tell if an event is the FORMAT_DESCRIPTION of the first file that a server has written since
+    its start: only there its body has a time. `event`: its begin will do."""
+    body = event[HEADER_BYTES:]
+    if len(body) < _FORMAT_FIXED.size or event[4] != event_types.FORMAT_DESCRIPTION:
+        return False
+    return bool(_FORMAT_FIXED.unpack_from(body)[2])
+
+
 def parse_rotate(event: bytes) -> tuple[str, int]:
     """Return the file that the whole event names, and the position in it. The event may come
     before the FORMAT_DESCRIPTION that would say if it ends in a checksum. Raises CorruptEvent."""

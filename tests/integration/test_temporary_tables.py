@@ -4,6 +4,7 @@ servers as if it was done to those, and changes nothing that is known of those."
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.integration.test_schema_history import (
     chunks,
     described,
 )
-from tests.servers import Server
+from tests.servers import Server, start
 
 DB = SCHEMAS[0]
 REAL = ("CREATE TABLE t (id INT, v INT)", "CREATE TABLE r (id INT)", "CREATE TABLE i (a INT)",
@@ -110,3 +111,31 @@ def test_what_was_made_like_a_temporary_table_is_not_known(server: Server) -> No
         state = history.tracked((DB, "copy"), place)
         assert state is not None
         assert "temporary table" in state.problem
+
+
+def test_a_server_that_starts_has_none(tmp_path: Path) -> None:
+    """A killed server logs no DROP of its sessions' tables, and numbers sessions from 1 again: a
+    RENAME of a later one's real table was taken for one of a temporary table."""
+    with start("mariadb", tmp_path) as server:
+        with sessions(server, "MIXED") as (cursor, _):
+            file, _ = server.position()
+            cursor.execute("CREATE TABLE t (id INT, v INT)")
+            cursor.execute("CREATE TEMPORARY TABLE t (k INT)")
+            thread = cursor.connection.thread_id()
+            server.kill()
+        server.start()
+        again = 0
+        while again < thread:
+            with contextlib.closing(server.connect()) as later, later.cursor() as cursor:
+                again = later.thread_id()
+                if again == thread:
+                    cursor.execute(f"RENAME TABLE {DB}.t TO {DB}.renamed")
+        assert again == thread
+        place = place_of(*server.position())
+        keeper = SchemaKeeper(None, names=Names(0))
+        parser = EventParser(SchemaRegistry(), keeper)
+        for log in server.binlogs():
+            for chunk in chunks(log) if log.name >= file else ():
+                parser.decode_chunk(chunk)
+    assert keeper.history.tracked((DB, "t"), place) is None
+    assert keeper.history.tracked((DB, "renamed"), place) is not None

@@ -50,6 +50,11 @@ class TemporaryTables:
         self._forget_oldest()
         return found
 
+    def forget(self) -> None:
+        """Forget all: the server was started, and has no session of before."""
+        self._of_thread.clear()
+        self._count = 0
+
     def _created(self, words: Words, event: QueryEvent, names: Names) -> dict[Name, None]:
         mine = self._of_thread.get(event.thread_id, {})
         words.skip()
