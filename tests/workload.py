@@ -248,10 +248,17 @@ class Replica:
 
     def _change(self, table: str, row: dict[str, Any]) -> None:
         rows = self.tables.setdefault(table, {})
-        if row["before"] is not None:
-            rows.pop(row["before"]["id"], None)
-        if row["after"] is not None:
-            rows[row["after"]["id"]] = tuple(_plain(v) for v in row["after"].values())
+        before, after = row["before"], row["after"]
+        old = None if before is None else rows.pop(before["id"], None)
+        if after is None:
+            return
+        values = tuple(_plain(v) for v in after.values())
+        if present := row.get("after_present"):  # binlog_row_image: what it lacks is as it was
+            # A row that comes again may be one that was deleted later.
+            old = old or (before["id"], *values[1:])
+            both = zip(values, present.values(), old, strict=True)
+            values = tuple(new if is_there else last for new, is_there, last in both)
+        rows[values[0]] = values
 
     def differences(self, server: Rows) -> list[str]:
         """What differs from the server's rows; empty when equal."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tests.fault.second_node import kill_second_node
+from tests.fault.sinks import DatabaseMirror
 from tests.processes import (
     BUFFER,
     CONTROLLER,
@@ -23,6 +24,7 @@ from tests.processes import (
     PARSER,
     RAYLET,
     SERVER,
+    SINK,
     SPARE,
     SPILLER,
     STORE,
@@ -46,6 +48,11 @@ class Deployment(Protocol):
     @property
     def proxy(self) -> Proxy:
         """Between the destination and a server."""
+        ...
+
+    @property
+    def mirror(self) -> DatabaseMirror:
+        """The sink of that kind; there is none where no sinks run."""
         ...
 
     @property
@@ -222,3 +229,12 @@ FAULTS: Kinds = {
     "stop raylet": ("stopped", 1, stop(RAYLET, 1.0, 4.0)),
     "stop subscriber": ("stopped", 2, stop("subscriber", 1.0, 4.0)),
 }
+
+SINK_FAULTS: Kinds = {
+    "kill sink": ("sink", 4, kill(SINK)),
+    "stop sink": ("sink", 3, stop(SINK, 1.0, 4.0, 24.0)),
+    "kill target": ("sink", 2, lambda run: restart(run.mirror.target, run.rng.uniform(0.0, 6.0))),
+    "cut target": ("sink", 3, lambda run: run.mirror.proxy.cut()),
+    "stall target": ("sink", 2, lambda run: stall(run.mirror.proxy, run.rng.choice(STALLED_S))),
+}
+"""Where sinks run, too."""

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from tests.fault.faults import FAULTS, STALLED_S, Deployment, Kinds, kill, restart, stall, stop
+from tests.fault.faults import FAULTS, Deployment, Kinds, stall
 from tests.fault.pair import Pair
-from tests.fault.sinks import DatabaseMirror
-from tests.processes import SINK
 from tests.proxy import Proxy
 
 
@@ -23,9 +21,6 @@ class PairDeployment(Deployment, Protocol):
     pair: Pair
     proxies: list[Proxy]
     cursors: Proxy
-
-    @property
-    def mirror(self) -> DatabaseMirror: ...
 
     def quiet(self, acked: bool = False) -> AbstractContextManager[None]:
         """Nobody writes inside the block. `acked`: and all has been received and acked."""
@@ -150,12 +145,3 @@ PAIR_FAULTS: Kinds = {
     "refuse cursors": ("cursors", 2, refuse_cursors),
     "cut cursors": ("cursors", 2, lambda run: run.cursors.cut()),
 }
-
-SINK_FAULTS: Kinds = {
-    "kill sink": ("sink", 4, kill(SINK)),
-    "stop sink": ("sink", 3, stop(SINK, 1.0, 4.0, 24.0)),
-    "kill target": ("sink", 2, lambda run: restart(run.mirror.target, run.rng.uniform(0.0, 6.0))),
-    "cut target": ("sink", 3, lambda run: run.mirror.proxy.cut()),
-    "stall target": ("sink", 2, lambda run: stall(run.mirror.proxy, run.rng.choice(STALLED_S))),
-}
-"""Where sinks run, too."""

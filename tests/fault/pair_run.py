@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.fault.faults import SINK_FAULTS
 from tests.fault.judge import Judge
 from tests.fault.pair import Pair
-from tests.fault.pair_faults import PAIR_FAULTS, SINK_FAULTS
+from tests.fault.pair_faults import PAIR_FAULTS
 from tests.fault.run import BY_TCP, DATABASE, RECOVERY_MAX_S, FaultRun
-from tests.fault.sinks import DatabaseMirror
 from tests.fault.truth import Row, first_difference
 from tests.processes import wait_for
 from tests.proxy import Proxy
@@ -100,10 +100,6 @@ class PairRun(FaultRun):
     @property
     def proxy(self) -> Proxy:
         return self.rng.choice(self.proxies)
-
-    @property
-    def mirror(self) -> DatabaseMirror:
-        return next(sink for sink in self.sinks if isinstance(sink, DatabaseMirror))
 
     def _judge_of(self, client_id: int, tables: str, journal: Path) -> Judge:
         return (StateJudge if client_id == BY_TCP else PairJudge)(DATABASE, tables, journal)

@@ -27,10 +27,10 @@ import psutil
 import pymysql
 
 from ray_canal.actors.ray_settings import RAY_SETTINGS
-from tests.fault.faults import FAULTS, Kinds
+from tests.fault.faults import FAULTS, SINK_FAULTS
 from tests.fault.judge import Judge
-from tests.fault.sinks import DESTINATION, FaultSink
-from tests.fault.truth import Row
+from tests.fault.sinks import DESTINATION, DatabaseMirror, FaultSink
+from tests.fault.truth import Row, rows_decoded
 from tests.processes import family, wait_for
 from tests.proxy import Proxy
 from tests.servers import Server
@@ -56,8 +56,6 @@ BY_ASYNCIO = 3
 class FaultRun:
     """`with FaultRun(...) as run: run.fault(...); run.judge()`. See faults.Deployment."""
 
-    kinds: Kinds = FAULTS
-
     def __init__(
         self,
         server: Server,
@@ -72,6 +70,7 @@ class FaultRun:
         self._current, self.folder, self.decoders = server, folder, decoders
         self._per_process = per_process
         self.sinks = sinks
+        self.kinds = {**FAULTS, **(SINK_FAULTS if sinks else {})}
         self._burst_rows = burst_rows
         self.rng = random.Random(seed)
         self._proxy = Proxy((server.host, server.port))
@@ -103,6 +102,10 @@ class FaultRun:
         """Between the destination and a server."""
         return self._proxy
 
+    @property
+    def mirror(self) -> DatabaseMirror:
+        return next(sink for sink in self.sinks if isinstance(sink, DatabaseMirror))
+
     def _judge_of(self, client_id: int, tables: str, journal: Path) -> Judge:
         return Judge(DATABASE, tables, journal)
 
@@ -127,6 +130,8 @@ class FaultRun:
     def _config(self) -> str:
         name, position = self.server.position()
         start = f'start = "position"\njournal_name = "{name}"\nposition = {position}\n'
+        if self.sinks:  # they have the tables made
+            start = 'start = "earliest"\n'
         meta = f'[meta]\npath = "{self.folder / "meta.db"}"\n'
         return self._toml(meta, f'address = "{self.proxy.address}"\n{start}')
 
@@ -352,9 +357,9 @@ class FaultRun:
             found = sink.differences(self.work, self._changes())
             assert found == [], f"{type(sink).__name__}: {len(found)}: {found[:5]}"
 
-    def _changes(self) -> Iterable[Row] | None:
-        """All changes in the source's logs, by names that servers share; None: there are none."""
-        return None
+    def _changes(self) -> Iterable[Row]:
+        """All changes in the source's logs."""
+        return rows_decoded(self._binlogs)
 
     def _truth(self) -> None:
         self._binlogs = self.server.binlogs()

@@ -37,8 +37,8 @@ class FaultSink(Protocol):
         """Return whether the target has this row of the table `marker`."""
         ...
 
-    def differences(self, work: Workload, changes: Iterable[Any] | None) -> list[str]:
-        """Return how the target differs from the source, whose changes are these, if known."""
+    def differences(self, work: Workload, changes: Iterable[Any]) -> list[str]:
+        """Return how the target differs from the source, whose changes are these."""
         ...
 
     def close(self) -> None: ...
@@ -65,7 +65,7 @@ class DatabaseMirror:
             return bool(self.target.execute(statement)[0][0])
         return False  # it is down, or the table is not there yet
 
-    def differences(self, work: Workload, changes: Iterable[Any] | None) -> list[str]:
+    def differences(self, work: Workload, changes: Iterable[Any]) -> list[str]:
         mine = Workload(self.target, seed=work.seed, tables=0, database=MIRRORED)
         mine.tables = work.tables
         return differences(mine.rows(), work.rows())
@@ -99,11 +99,9 @@ class LakeLog:
         found = self._rows("marker", ["after"])
         return any(row["after"] and row["after"]["id"] == marker for row in found)
 
-    def differences(self, work: Workload, changes: Iterable[Any] | None) -> list[str]:
+    def differences(self, work: Workload, changes: Iterable[Any]) -> list[str]:
         """Each id is there once. The changes of a table by their ids, of which those that a new
         timeline repeats count once, are those of the source, in its order."""
-        if changes is None:
-            return []
         wanted: dict[str, list[Any]] = {
             f"{self._database}.{table.name}": [] for table in work.tables
         }

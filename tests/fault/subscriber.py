@@ -192,7 +192,7 @@ def keys_of(message: Any) -> list[pa.RecordBatch]:
                 "position": entry.header.logfileOffset,
                 "row": number,
                 "before": key_of(row.beforeColumns),
-                "after": key_of(row.afterColumns),
+                "after": key_of(row.afterColumns) or unchanged_key(row),
             }
             for number, row in enumerate(change.rowDatas)
         ]
@@ -204,6 +204,11 @@ def keys_of(message: Any) -> list[pa.RecordBatch]:
 
 def key_of(columns: Any) -> dict[str, int] | None:
     return next(({"id": int(each.value)} for each in columns if each.name == "id"), None)
+
+
+def unchanged_key(row: Any) -> dict[str, int] | None:
+    """Return the key of an UPDATE whose after image lacks it (binlog_row_image)."""
+    return key_of(row.beforeColumns) if row.afterColumns else None
 
 
 if __name__ == "__main__":

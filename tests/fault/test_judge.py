@@ -120,3 +120,25 @@ def test_a_torn_record_is_read_when_it_is_whole(tmp_path: Path) -> None:
     (tmp_path / "journal").write_bytes(whole)
     judge.read()
     assert (judge.lives, judge.rows) == (1, 1)
+
+
+def test_a_column_that_an_image_lacks_is_as_it_was(tmp_path: Path) -> None:
+    """binlog_row_image=MINIMAL: an UPDATE has the key before, and what changed after."""
+    place = {"timeline": 1, "journal_name": "b.000001", "row": 0, "transaction_row": 0}
+    first = {"position": 4, "transaction": "u:4", "before": None, "after_present": None}
+    later = {"transaction": "u:5", "before": {"id": 7, "v": None, "w": None}}
+    lacks = {"id": False, "v": True, "w": False}
+    rows = [
+        {**place, **first, "after": {"id": 7, "v": 1, "w": 2}},
+        {**place, **later, "position": 5, "after": {"id": None, "v": 3, "w": None},
+         "after_present": lacks},
+        {**place, **later, "position": 6, "after": {"id": None, "v": None, "w": None},
+         "after_present": lacks},
+    ]  # fmt: skip
+    states = []
+    for count in (1, 2, 3):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        made = pa.RecordBatch.from_pylist(rows[:count]).replace_schema_metadata(NAMES)
+        states.append(judged(folder, "start", ("message", made)).tables["t"])
+    assert states == [{7: (7, 1, 2)}, {7: (7, 3, 2)}, {7: (7, None, 2)}]
