@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ray_canal.errors import ConfigError
 from ray_canal.patterns import NamePattern, compiled, span
@@ -80,6 +81,12 @@ class _Names:
         return name in self._plain or any(pattern.matches(name) for pattern in self._patterns)
 
 
+@lru_cache(maxsize=64)
+def _names(text: str) -> _Names:
+    """Return the list, compiled once for all subscribers and generations. Raises ConfigError."""
+    return _Names(text)
+
+
 def without_common(patterns: list[str], tables: str) -> list[str]:
     """Return those of the patterns that certainly match no name that the list `tables` matches. Of
     others nobody knows."""
@@ -102,9 +109,9 @@ class TableFilter:
 
     def __init__(self, tables: str = "", black_tables: str = "", within: str = "") -> None:
         self._texts = (tables, black_tables, within)
-        self._white = _Names(tables)
-        self._black = _Names(black_tables)
-        self._within = _Names(within)
+        self._white = _names(tables)
+        self._black = _names(black_tables)
+        self._within = _names(within)
         self._known: dict[tuple[str, str], bool] = {}
 
     def admits(self, schema: str, table: str) -> bool:
