@@ -130,7 +130,8 @@ soak-console: setup servers
 soak-sinks: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py tests/integration/test_rabbitmq.py \
 		tests/integration/test_rabbitmq_streams.py tests/integration/test_kafka_kills.py \
-		tests/integration/test_random_mirror.py tests/integration/test_parallel_senders.py $(PYTEST_ARGS)
+		tests/integration/test_random_mirror.py tests/integration/test_parallel_senders.py \
+		tests/integration/test_rocketmq.py $(PYTEST_ARGS)
 
 ## make soak-spark  streaming queries of a Spark standalone, killed KILLS=100 times at random; Spark over each server (half an hour)
 soak-spark: setup servers

@@ -251,17 +251,25 @@ def test_the_broker_has_each_group_in_order(
     assert {group: without_repeats(each) for group, each in found.items()} == wanted
 
 
-STEPS = ("_message:50:before", "write:2:after", "commit:2:after")
-"""In the midst of a write, before its commit, and before its ack."""
+IN_A_WRITE, BEFORE_ITS_COMMIT, BEFORE_ITS_ACK = (
+    "_message:50:before", "write:2:after", "commit:2:after",
+)  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (BEFORE_ITS_COMMIT,),
+        pytest.param((IN_A_WRITE, BEFORE_ITS_COMMIT, BEFORE_ITS_ACK), marks=pytest.mark.soak),
+    ],
+)
 def test_killed_at_every_step_nothing_is_lost(
-    broker: str, reader: Reader, tag: str, tmp_path: Path
+    broker: str, reader: Reader, tag: str, tmp_path: Path, steps: tuple[str, ...]
 ) -> None:
     """What is sent again begins at the last commit, and has the order of the first time."""
     config = rocket(broker, tag=tag)
-    ends = killed(tmp_path, config, {"files": [str(binlog_files()[0])]}, STEPS)
-    assert ends == ["-9"] * len(STEPS) + ["0"]
+    ends = killed(tmp_path, config, {"files": [str(binlog_files()[0])]}, steps)
+    assert ends == ["-9"] * len(steps) + ["0"]
     wanted = expected(ROUTING)
     found = reader.wait(wanted)
     assert {group: without_repeats(each) for group, each in found.items()} == wanted

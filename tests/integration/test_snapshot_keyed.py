@@ -211,16 +211,16 @@ def keyed(server: Server, tmp_path: Path) -> Iterator[Path]:
     server.execute("drop database keyed")
 
 
-def beside_writers(server: Server, schema_sql: Path, seed: int) -> None:
+def beside_writers(server: Server, schema_sql: Path, seed: int, chunk_bytes: int) -> None:
     with server.with_global("sync_binlog", "1"), Writers(server, 4, seed).running():
-        judge, snapshot = judged(server, chunk_bytes=800)
+        judge, snapshot = judged(server, chunk_bytes)
     assert judge.read > 20
     go_on(server, judge, snapshot, schema_sql)
     assert judge.rows == held_now(server)
 
 
 def test_beside_writers_no_row_is_lost_or_goes_back(server: Server, keyed: Path) -> None:
-    beside_writers(server, keyed, seed=10)
+    beside_writers(server, keyed, seed=10, chunk_bytes=1600)
 
 
 @pytest.mark.soak
@@ -228,7 +228,7 @@ def test_many_snapshots_beside_writers(server: Server, keyed: Path) -> None:
     """`RAY_CANAL_SEEDS` of them, one after the other; a seed that fails is named."""
     for seed in range(100, 100 + 10 * int(os.environ.get("RAY_CANAL_SEEDS", "20")), 10):
         try:
-            beside_writers(server, keyed, seed)
+            beside_writers(server, keyed, seed, chunk_bytes=800)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
 
