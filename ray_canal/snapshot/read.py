@@ -21,6 +21,7 @@ from ray_canal.snapshot.consistent import ConsistentSnapshot, moment_readers
 from ray_canal.snapshot.keyed import KeyedSnapshot
 from ray_canal.snapshot.moment_reader import Read
 from ray_canal.views.arrow import batches
+from ray_canal.views.plain_arrays import bools
 from ray_canal.views.table_events import change_batches
 
 _CONTEXT = LogContext(numbered=False)  # rows that were read are in no transaction
@@ -88,7 +89,7 @@ class Snapshot:
     def _rows_of(self, chunk: DecodedChunk, kept: Bools | None) -> Iterator[pa.RecordBatch]:
         count = chunk.layout.event_count
         for batch in batches(chunk, 0, count, irregular=self._irregular, context=_CONTEXT):
-            chosen = batch if kept is None or kept.all() else batch.filter(pa.array(kept))
+            chosen = batch if kept is None or kept.all() else batch.filter(bools(kept))
             self.rows += chosen.num_rows
             if chosen.num_rows:
                 yield chosen

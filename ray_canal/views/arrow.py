@@ -32,6 +32,7 @@ from ray_canal.views.envelope import ENVELOPE, Envelopes
 from ray_canal.views.envelope import load_kernels as load_envelope_kernels
 from ray_canal.views.irregular import Irregular, refuse_irregular
 from ray_canal.views.mysql_texts import fraction_notes
+from ray_canal.views.plain_arrays import bools, strings
 from ray_canal.views.presence import with_presence
 
 _TEXT_BYTES_MAX = (1 << 31) - 1  # offsets are int32
@@ -107,7 +108,7 @@ def batches(
         if json_diff:
             batch = batch.append_column(JSON_DIFF, _diffs(chunk, table, low, high))
         is_whole = rows == high - low
-        yield batch if is_whole else batch.filter(pa.array(wanted[row_event[low:high]]))
+        yield batch if is_whole else batch.filter(bools(wanted[row_event[low:high]]))
 
 
 def load_kernels() -> None:
@@ -269,15 +270,10 @@ def _column(
     if code == codes.ENUM:
         index = pa.Array.from_buffers(pa.uint16(), rows, parts)
         try:
-            return pa.DictionaryArray.from_arrays(index, _labels(("", *column.labels)))
+            return pa.DictionaryArray.from_arrays(index, strings(("", *column.labels)))
         except pa.ArrowIndexError as error:
             raise _unlabelled(table.meta, column, str(error)) from None
     return pa.Array.from_buffers(kind, rows, parts, layout.null_count)
-
-
-@lru_cache(maxsize=1024)
-def _labels(labels: tuple[str, ...]) -> pa.Array:
-    return pa.array(labels, pa.string())
 
 
 def _unlabelled(meta: TableMeta, column: ColumnMeta, found: str) -> TableMetaMismatch:

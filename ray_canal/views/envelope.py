@@ -3,7 +3,7 @@ in the log, its transaction."""
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -19,16 +19,10 @@ from ray_canal.kernels.render.gtid_text import GTID_TEXT_BYTES_MAX, gtid_texts
 from ray_canal.model.arrays import Int32s, Int64s
 from ray_canal.model.log_context import NO_CONTEXT, LogContext
 from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
+from ray_canal.views import plain_arrays
 
 EVENT_TYPES = ("INSERT", "UPDATE", "DELETE", TRUNCATE, ERASE, RENAME, STATEMENT, "READ")
 """Operations of rows, of whole tables (views/table_events.py), of rows that a snapshot has read."""
-
-
-@cache
-def _event_types() -> pa.Array:
-    """Made when it is first needed: `pa.array` loads pandas, which entries do without."""
-    return pa.array(EVENT_TYPES)
-
 
 _INSTANT = pa.timestamp("us", "UTC")
 _NAMES = pa.dictionary(pa.int32(), pa.string())
@@ -89,6 +83,8 @@ def transaction_names(chunk: DecodedChunk, found: Int64s, gtids: pa.Array) -> pa
 
 def chunk_gtids(chunk: DecodedChunk) -> pa.Array:
     """The chunk's GTIDs as text, by index."""
+    if not chunk.layout.gtid_count:
+        return plain_arrays.strings(())
     gtids = np.ascontiguousarray(chunk.gtids)
     records = read_only(np.ndarray((gtids.nbytes,), np.uint8, gtids.data))
     offsets = np.zeros(4 * (len(gtids) + 1), np.uint8)
@@ -107,7 +103,7 @@ class Envelopes:
         self._context = context
         self._events, self._gtids = read_only(chunk.events), read_only(chunk.gtids)
         self._gtid_texts = chunk_gtids(chunk)
-        self._journal = pa.array([chunk.layout.journal_name])
+        self._journal = plain_arrays.strings((chunk.layout.journal_name,))
         self._before = read_only(before)
         self._named: tuple[Int32s, pa.Array] | None = None
 
@@ -141,7 +137,7 @@ class Envelopes:
         gtids = labelled(gtid_index, self._gtid_texts, safe=False)
         numbered = self._context.numbered
         arrays = [
-            labelled(plain(pa.int8(), e.KIND), _event_types(), safe=False),
+            labelled(plain(pa.int8(), e.KIND), plain_arrays.strings(EVENT_TYPES), safe=False),
             constant(self._context.timeline, count),
             labelled(zeros(count), self._journal, safe=False),
             plain(pa.int64(), e.POSITION),
@@ -149,7 +145,7 @@ class Envelopes:
             plain(_INSTANT, e.TIME),
             gtids,
             self._names(owners) if unnamed and numbered else gtids,
-            pa.array(numbers) if numbered else pa.nulls(count, pa.int64()),
+            plain_arrays.numbers(numbers, pa.int64()) if numbered else _unnumbered(count),
         ]
         return arrays, (bitmaps[e.HAS_BEFORE], bitmaps[e.HAS_AFTER]), absent
 
@@ -161,13 +157,14 @@ class Envelopes:
         numbers, names = self._named
         index = np.empty(len(owners), np.int32)
         e.row_numbers(read_only(numbers), read_only(owners), index)
-        return pa.DictionaryArray.from_arrays(pa.array(index), names, safe=False)
+        place = plain_arrays.numbers(index, pa.int32())
+        return pa.DictionaryArray.from_arrays(place, names, safe=False)
 
 
 def constant(number: int, rows: int) -> pa.Array:
     """Return a number in every row."""
     if rows > _ROWS_KEPT:
-        return pa.array(np.full(rows, number, np.int64))
+        return plain_arrays.numbers(np.full(rows, number, np.int64), pa.int64())
     # Slices of the buffer, not of an array, which would take all of it along when it is pickled.
     buffer = _kept_numbers(number).slice(0, 8 * rows)
     return pa.Array.from_buffers(pa.int64(), rows, [None, buffer], 0)
@@ -176,9 +173,18 @@ def constant(number: int, rows: int) -> pa.Array:
 def zeros(rows: int) -> pa.Array:
     """Return 0 as int8 in every row."""
     if rows > 8 * _ROWS_KEPT:
-        return pa.array(np.zeros(rows, np.int8))
+        return plain_arrays.numbers(np.zeros(rows, np.int8), pa.int8())
     buffer = _kept_numbers(0).slice(0, rows)
     return pa.Array.from_buffers(pa.int8(), rows, [None, buffer], 0)
+
+
+def _unnumbered(rows: int) -> pa.Array:
+    """Return NULL as int64 in every row."""
+    if rows > _ROWS_KEPT:
+        return pa.nulls(rows, pa.int64())
+    nothing = _kept_numbers(0)
+    buffers = [nothing.slice(0, (rows + 7) // 8), nothing.slice(0, 8 * rows)]
+    return pa.Array.from_buffers(pa.int64(), rows, buffers, rows)
 
 
 @lru_cache(maxsize=3)

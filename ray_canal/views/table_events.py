@@ -28,6 +28,7 @@ from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE, Tabl
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.views.arrow import JSON_DIFF, arrow_schema, batches
 from ray_canal.views.envelope import ENVELOPE, EVENT_TYPES, Envelopes
+from ray_canal.views.plain_arrays import numbers, strings
 
 SQL, RENAMED_FROM, RENAMED_TO = b"canal.sql", b"canal.renamed_from", b"canal.renamed_to"
 KINDS = (TRUNCATE, ERASE, RENAME, STATEMENT)
@@ -146,7 +147,7 @@ class _Maker:
         inner = self._chunk.events["inner"][owners]
         own = {
             "event_type": _labels([event.effect.kind for event in events]),
-            "row": pa.array(inner + [event.effect.ordinal for event in events], pa.int64()),
+            "row": numbers(inner + [event.effect.ordinal for event in events], pa.int64()),
             "transaction_row": pa.nulls(count, pa.int64()),
         }
         named = zip(ENVELOPE, envelope, strict=True)
@@ -181,5 +182,5 @@ class _Maker:
 
 
 def _labels(kinds: list[str]) -> pa.Array:
-    index = pa.array([EVENT_TYPES.index(kind) for kind in kinds], pa.int8())
-    return pa.DictionaryArray.from_arrays(index, pa.array(EVENT_TYPES))
+    index = np.array([EVENT_TYPES.index(kind) for kind in kinds], np.int8)
+    return pa.DictionaryArray.from_arrays(numbers(index, pa.int8()), strings(EVENT_TYPES))

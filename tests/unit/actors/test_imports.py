@@ -36,6 +36,12 @@ def test_a_client_in_the_cluster_loads_neither_sqls_grammar_nor_pandas() -> None
     assert loaded_by(f"{clients}; {read}", HEAVY) == {"numba", "llvmlite", "pyarrow"}
 
 
+def test_batches_are_made_without_pandas() -> None:
+    files = "import ray_canal.demo, ray_canal.offline; files = ray_canal.demo.binlog_files()"
+    read = "assert sum(len(some) for some in ray_canal.offline.decode_batches(files))"
+    assert loaded_by(f"{files}; {read}", {"pandas"}) == set()
+
+
 def test_the_default_namespace_is_the_same_one() -> None:
     from ray_canal.actors import registry
     from ray_canal.client import connecting
