@@ -239,7 +239,8 @@ class InstanceNotFound(InstanceError):
 
 
 class InstanceNotRunning(InstanceError):
-    """The destination is stopped, starting, or has failed (the message says which)."""
+    """The destination is stopped, starting, or has failed, or Ray's head does not answer (the
+    message says which)."""
 
     retryable = True
 

@@ -284,7 +284,7 @@ class DestinationCalls:
             self._find()
 
     def _find(self) -> None:
-        self._handle = find_store(self.destination, self._namespace)
+        self._handle = find_store(self.destination, self._namespace, self._restart_wait_s)
 
     def load(self, payloads: list[Payload]) -> list[DecodedChunk]:
         """Map decoded chunks from shared memory (zero-copy). Raises InstanceRestarted if they are

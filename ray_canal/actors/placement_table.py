@@ -112,9 +112,11 @@ class StoredClaim(Claim):
 
 
 class PlacementTable:
-    """The records of one namespace."""
+    """The records of one namespace. `limit_s`: so long a look waits for a head of Ray's that does
+    not answer, and raises InstanceNotRunning then; None: until it answers."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, limit_s: float | None = None) -> None:
+        self._limit_s = limit_s
         self._prefix = f"ray_canal:destination:{namespace}:"
         self._claims = f"ray_canal:claim:{namespace}:"
 
@@ -126,7 +128,7 @@ class PlacementTable:
         kv_put(self._prefix + destination, json.dumps(asdict(place)))
 
     def get(self, destination: str) -> PlacementRecord | None:
-        found = kv_get(self._prefix + destination)
+        found = kv_get(self._prefix + destination, self._limit_s)
         return None if found is None else PlacementRecord(**json.loads(found))
 
     def remove(self, destination: str) -> None:
@@ -135,7 +137,8 @@ class PlacementTable:
 
     def names(self) -> list[str]:
         """Destinations that have a place."""
-        return sorted(key.removeprefix(self._prefix) for key in kv_keys(self._prefix))
+        keys = kv_keys(self._prefix, self._limit_s)
+        return sorted(key.removeprefix(self._prefix) for key in keys)
 
     def all(self) -> dict[str, PlacementRecord]:
         """Return the places by destination."""

@@ -17,6 +17,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from ray_canal.actors.answers import raised_by_actor
 from ray_canal.actors.detached import detached
 from ray_canal.actors.placement import ON_HEAD
+from ray_canal.actors.registry import find_actor
 from ray_canal.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -83,10 +84,7 @@ def close_port(name: str, namespace: str) -> None:
 
 def find_port(name: str, namespace: str) -> ActorHandle[Any] | None:
     """Return the actor, if there is one."""
-    try:
-        return ray.get_actor(name, namespace=namespace)
-    except ValueError:
-        return None
+    return find_actor(name, namespace)
 
 
 def node_address(host: str) -> str:

@@ -1,9 +1,9 @@
 """Every private call of Ray's: what Ray offers no public way for. Tested with Ray 2.40 to 2.60.
 
 Each is looked for when this is imported. Where one is missing, a plain way takes its place that
-costs more (untracked references) or notices less (object locations, addresses of a head). The
-key-value store has no public counterpart; without it no deployment can be found, so its absence is
-an ImportError.
+costs more (untracked references), notices less (object locations, addresses of a head) or waits
+for a head that does not answer (reads of the key-value store with a limit). The key-value store
+has no public counterpart; without it no deployment can be found, so its absence is an ImportError.
 
 Untracked references: a reference in an answer makes who gets it a borrower of Ray's, which is three
 calls between both processes for each object, two fifths of all that a chunk costs them. An
@@ -13,19 +13,22 @@ a reference of its own; what was read (mapped from shared memory) stays, as with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray._private import worker as ray_worker
 from ray._raylet import CoreWorker  # type: ignore[attr-defined]
+from ray.exceptions import RpcError
 from ray.experimental.internal_kv import (
     _internal_kv_del,
     _internal_kv_get,
     _internal_kv_list,
     _internal_kv_put,
 )
+
+from ray_canal.errors import InstanceNotRunning
 
 try:
     from ray.experimental import get_local_object_locations
@@ -46,6 +49,11 @@ try:
     from ray._private.services import find_gcs_addresses, get_ray_address_from_environment
 except ImportError:
     get_ray_address_from_environment = None
+
+try:
+    from ray.experimental.internal_kv import internal_kv_get_gcs_client
+except ImportError:
+    internal_kv_get_gcs_client = None
 
 HAS_UNTRACKED = all(
     hasattr(CoreWorker, name)
@@ -146,9 +154,18 @@ def actor_id(handle: Any) -> str:
     return found
 
 
-def kv_get(key: str) -> str | None:
-    """Return a value of Ray's key-value store, which lives as long as the cluster's head."""
-    found = _internal_kv_get(key)
+def head_silent(what: object) -> InstanceNotRunning:
+    """Return the error for a head that does not answer; `what` says how it was noticed."""
+    return InstanceNotRunning(
+        f"Ray's head does not answer ({what}): its process `gcs_server` on the head node is "
+        "stopped, or has no CPU or memory; wait until it runs, or start the head again"
+    )
+
+
+def kv_get(key: str, limit_s: float | None = None) -> str | None:
+    """Return a value of Ray's key-value store, which lives as long as the cluster's head. While
+    that is away, wait for it; with a limit raise InstanceNotRunning after so long."""
+    found = _limited("internal_kv_get", key, limit_s, _internal_kv_get)
     return None if found is None else found.decode()
 
 
@@ -162,6 +179,19 @@ def kv_delete(key: str) -> bool:
     return bool(_internal_kv_del(key))
 
 
-def kv_keys(prefix: str) -> list[str]:
-    """Return the keys that begin so."""
-    return [key.decode() for key in _internal_kv_list(prefix)]
+def kv_keys(prefix: str, limit_s: float | None = None) -> list[str]:
+    """Return the keys that begin so. `limit_s`: as of `kv_get`."""
+    found = _limited("internal_kv_keys", prefix, limit_s, _internal_kv_list)
+    return [key.decode() for key in found]
+
+
+def _limited(method: str, key: str, limit_s: float | None, plain: Callable[[str], Any]) -> Any:
+    """Read by a method of Ray's own client of its head, which alone takes a limit; without one, or
+    in a Ray Client, which has none here, in the plain way."""
+    client = None if internal_kv_get_gcs_client is None else internal_kv_get_gcs_client()
+    if limit_s is None or client is None:
+        return plain(key)
+    try:
+        return getattr(client, method)(key.encode(), None, limit_s)
+    except RpcError as error:
+        raise head_silent(f"{error} after {limit_s:.0f} s") from None

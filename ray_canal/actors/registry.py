@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import ray
 from ray.actor import ActorHandle
+from ray.exceptions import GetTimeoutError
 
 from ray_canal.actors.placement_table import PlacementTable
+from ray_canal.actors.ray_internals import head_silent
 from ray_canal.actors.store_calls import DestinationHandle
 from ray_canal.errors import InstanceNotFound
 
@@ -17,20 +20,34 @@ STORE_PREFIX = "canal-store:"
 SERVER_PREFIX = "canal-server:"
 NOTIFIER_NAME = "canal-notifier"
 SINK_PREFIX = "canal-sink:"
+HEAD_S = 30.0
+"""So long clients wait for an answer of Ray's head; one that begins again needs less."""
+T = TypeVar("T")
 
 
 def find_actor(name: str, namespace: str) -> ActorHandle[Any] | None:
-    """Return the actor of that name, if there is one."""
+    """Return the actor of that name, if there is one. Raises InstanceNotRunning: Ray's head does
+    not answer."""
     try:
-        handle: ActorHandle[Any] = ray.get_actor(name, namespace=namespace)
+        return _asked(lambda: ray.get_actor(name, namespace=namespace))
     except ValueError:
         return None
-    return handle
 
 
-def find_store(destination: str, namespace: str = NAMESPACE) -> DestinationHandle:
-    """Return a destination's handle, wherever it runs. Raises InstanceNotFound."""
-    place = PlacementTable(namespace).get(destination)
+def _asked(ask: Callable[[], T]) -> T:
+    """Ask Ray's head. Raises InstanceNotRunning: it does not answer for as long as Ray waits."""
+    try:
+        return ask()
+    except GetTimeoutError:
+        raise head_silent("Ray has given up waiting") from None
+
+
+def find_store(
+    destination: str, namespace: str = NAMESPACE, limit_s: float | None = None
+) -> DestinationHandle:
+    """Return a destination's handle, wherever it runs. Raises InstanceNotFound; InstanceNotRunning:
+    Ray's head does not answer for `limit_s` (HEAD_S)."""
+    place = PlacementTable(namespace, limit_s or HEAD_S).get(destination)
     actor = None if place is None else find_actor(place.process, namespace)
     if place is not None and actor is None:
         raise InstanceNotFound(
@@ -48,14 +65,15 @@ def find_store(destination: str, namespace: str = NAMESPACE) -> DestinationHandl
 
 def destinations(namespace: str = NAMESPACE) -> list[str]:
     """Return the destinations that should run: those that were started and not stopped. One whose
-    node has ended may have no process at the moment."""
-    return PlacementTable(namespace).names()
+    node has ended may have no process at the moment. Raises InstanceNotRunning: Ray's head does not
+    answer."""
+    return PlacementTable(namespace, HEAD_S).names()
 
 
 def with_process(namespace: str = NAMESPACE) -> list[str]:
     """Return those of them that have a store actor, which may be starting again."""
     running = names(STORE_PREFIX, namespace)
-    places = PlacementTable(namespace).all()
+    places = PlacementTable(namespace, HEAD_S).all()
     return sorted(name for name, place in places.items() if place.process in running)
 
 
@@ -68,7 +86,7 @@ def names(prefix: str | tuple[str, ...], namespace: str = NAMESPACE) -> set[str]
     """Return the names of actors that begin with it, or with one of several."""
     return {
         entry["name"]
-        for entry in ray.util.list_named_actors(all_namespaces=True)
+        for entry in _asked(lambda: ray.util.list_named_actors(all_namespaces=True))
         if entry["namespace"] == namespace and entry["name"].startswith(prefix)
     }
 

@@ -23,10 +23,13 @@ import ray
 from ray_canal.actors.ray_internals import (
     address_for_others,
     address_of_auto,
+    head_silent,
     joined_node,
+    kv_get,
     raylet_socket,
 )
 from ray_canal.actors.ray_settings import use_ray_settings
+from ray_canal.actors.registry import HEAD_S
 from ray_canal.config import CanalConfig
 from ray_canal.errors import ConfigError, InstanceNotRunning
 
@@ -35,12 +38,20 @@ _HEAD_AWAY_S = 3.0
 _JOIN_LIMIT_S = 60.0
 _FIRST_JOIN_LIMIT_S = 10.0
 _PROBE_S = 1.0
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""Begins a connection of HTTP/2, which gRPC speaks (RFC 9113, 3.4); a server answers it."""
 _PAUSE_S = 0.2
+_ANY_KEY = "ray_canal:head"
+"""Read to see whether the head answers, as any other would be."""
 _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
 
 
 class _NotListening(ConnectionError):
     """A cluster was here, and has gone; Ray itself would wait for it for minutes."""
+
+
+class _HeadSilent(ConnectionError):
+    """Connections of a head are taken, and nobody answers; Ray itself would wait for it."""
 
 
 @dataclass
@@ -64,10 +75,12 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
 
     Raises ConfigError when there is no cluster to join and `local` does not allow to start one, or
     when it asks for a token that this process does not have; InstanceNotRunning when none stands at
-    the given address within ten seconds; at one that was joined before, within a minute.
+    the given address within ten seconds; at one that was joined before, within a minute; or when
+    its head is there and does not answer (HEAD_S; ten seconds for who has not joined).
     """
     if ray.is_initialized():
         keep_joined()
+        kv_get(_ANY_KEY, HEAD_S)  # what is asked of Ray next would wait without limit, or a minute
         return
     address = config.ray.address if config else ""
     if address or os.environ.get("RAY_ADDRESS"):
@@ -78,6 +91,8 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
         return
     try:
         _join("")
+    except _HeadSilent as error:
+        raise head_silent(error) from None
     except ConnectionError as error:
         _refuse_without_token(error)
         if not local:
@@ -131,7 +146,7 @@ def _join_soon(address: str, timeout: float, *passing: type[Exception]) -> None:
     deadline = time.monotonic() + timeout
     while True:
         where = _effective(address)
-        reason = "no head listens there"
+        reason, is_silent = "no head listens there", False
         if ":" not in where or _listens(where):  # Ray itself would wait for minutes
             try:
                 _join(address)
@@ -139,8 +154,10 @@ def _join_soon(address: str, timeout: float, *passing: type[Exception]) -> None:
             except passing as error:
                 if isinstance(error, ConnectionError):
                     _refuse_without_token(error)
-                reason = str(error)
+                reason, is_silent = str(error), isinstance(error, _HeadSilent)
         if time.monotonic() > deadline:
+            if is_silent:
+                raise head_silent(reason)
             was = f"Ray's cluster at {_ours.head} is gone; " if address == _ours.address else ""
             raise InstanceNotRunning(
                 f"{was}no Ray cluster stood at {where!r} within {timeout:.0f} s ({reason}); start "
@@ -162,11 +179,14 @@ def _stands() -> bool:
 
 
 def _join(address: str) -> None:
-    """Raises ConnectionError: no cluster is there."""
+    """Raises ConnectionError: no cluster is there, or its head does not answer."""
     where = _effective(address)
-    if where == "auto" and (found := address_of_auto()) and not _listens(found):
+    head = address_of_auto() if where == "auto" else where
+    if where == "auto" and head and not _listens(head):
         # Ray notes a head's address in a file, which outlives a head that was killed.
-        raise _NotListening(f"no head listens at {found}, where one was started")
+        raise _NotListening(f"no head listens at {head}, where one was started")
+    if ":" in head and not _any_address(head, _speaks):
+        raise _HeadSilent(f"no word from {head} in {_FIRST_JOIN_LIMIT_S:.0f} s")
     _init(address=where)
     _ours.address = address
     _ours.head = ray.get_runtime_context().gcs_address
@@ -226,15 +246,38 @@ def _raylet_lives() -> bool:
 
 
 def _listens(address: str) -> bool:
+    return _any_address(address, _accepts)
+
+
+def _any_address(address: str, holds: Callable[[str, int], bool]) -> bool:
     host, _, port = address.rpartition("://")[2].rpartition(":")
     # Of this machine Ray takes the address by which others know it.
     hosts = {host.strip("[]"), address_for_others(host or "localhost")}
-    return any(_answers(each, port) for each in hosts)
+    return port.isdecimal() and any(holds(each, int(port)) for each in hosts)
 
 
-def _answers(host: str, port: str) -> bool:
+def _accepts(host: str, port: int) -> bool:
     try:
-        socket.create_connection((host, int(port)), _PROBE_S).close()
-    except (OSError, ValueError):
+        socket.create_connection((host, port), _PROBE_S).close()
+    except OSError:
         return False
+    return True
+
+
+def _speaks(host: str, port: int) -> bool:
+    """Return whether the process behind a port answers: connections of a stopped one are taken by
+    its kernel."""
+    try:
+        connection = socket.create_connection((host, port), _PROBE_S)
+    except OSError:
+        return False
+    with connection:
+        connection.settimeout(_FIRST_JOIN_LIMIT_S)
+        try:
+            connection.sendall(_GREETING)
+            connection.recv(1)
+        except TimeoutError:
+            return False
+        except OSError:  # it has ended the connection, as who speaks TLS does
+            return True
     return True

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ray_canal.actors.placement_table import PlacementTable
+from ray_canal.actors.registry import HEAD_S
 from ray_canal.client import api
 from ray_canal.client import apply as applying
 from ray_canal.client.connecting import connect
@@ -57,8 +58,9 @@ class Cluster:
         return list(plain(subscribers(destination, namespace=self._namespace)[destination]))
 
     def deployment(self, destination: str) -> CanalConfig:
-        """Return the configuration that a destination runs with. Raises InstanceNotFound."""
-        place = PlacementTable(self._namespace).get(destination)
+        """Return the configuration that a destination runs with. Raises InstanceNotFound;
+        InstanceNotRunning: Ray's head does not answer."""
+        place = PlacementTable(self._namespace, HEAD_S).get(destination)
         if place is None:
             raise InstanceNotFound(f"no destination {destination!r} is running in this cluster")
         instance = InstanceConfig.model_validate_json(place.instance_json)

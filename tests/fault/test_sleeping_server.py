@@ -1,5 +1,5 @@
-"""Calls about Canal's TCP port and a destination while the port's process sleeps, and so does the
-controller, which would replace it: they come to an end."""
+"""Calls come to an end while what they ask sleeps: Canal's TCP port together with the controller,
+which would replace it; Ray's head."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+import ray
 
 import ray_canal as canal
-from ray_canal.client import api, controller_calls, succession
+from ray_canal.actors import registry
+from ray_canal.client import api, controller_calls, joining, succession
 from ray_canal.client import apply as applying
 from ray_canal.errors import InstanceNotRunning
 from tests.integration.test_tcp import deployment
-from tests.processes import CONTROLLER, SERVER, running, stopped
+from tests.processes import CONTROLLER, GCS, SERVER, running, stopped
 from tests.servers.run import free_port
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -57,4 +60,44 @@ def test_nobody_waits_for_ever_for_a_port_that_sleeps(
             refused_by_the_controller(config, name)
         assert time.monotonic() - begun < 120
     assert canal.server_status(namespace=name) == []
+    canal.stop("tcp-shop", namespace=name)
+
+
+def head_at(address: str) -> int:
+    """The process id of the head: one that did not start in time may be there, too."""
+    port = int(address.rpartition(":")[2])
+    (found,) = (
+        pid
+        for pid in running(GCS)
+        if port in {each.laddr.port for each in psutil.Process(pid).net_connections() if each.laddr}
+    )
+    return found
+
+
+def test_nobody_waits_for_ever_for_a_head_that_sleeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls waited for as long as it slept, or ended with an error of Ray's after a minute."""
+    name, address = "head_sleeps", ray.get_runtime_context().gcs_address
+    config = {**deployment(tmp_path, 0), "ray": {"namespace": name}}
+    del config["server"]
+    canal.start(config)
+    with canal.connect("tcp-shop", 7, namespace=name) as connector:
+        connector.subscribe()
+        with stopped(head_at(address)), monkeypatch.context() as shorter:
+            for module in (registry, joining):
+                shorter.setattr(module, "HEAD_S", 1.0)
+            shorter.setattr(joining, "_FIRST_JOIN_LIMIT_S", 1.0)
+            for call in (
+                lambda: registry.find_store("tcp-shop", name),
+                lambda: canal.status(namespace=name),
+                lambda: canal.nodes(namespace=name),
+                lambda: canal.connect("tcp-shop", namespace=name),
+                lambda: canal.sink_status(namespace=name),
+            ):
+                with pytest.raises(InstanceNotRunning, match=r"head does not answer .*gcs_server"):
+                    call()
+            assert not joining._any_address(address, joining._speaks)  # nobody joins it
+            assert connector.get(100, timeout=60)  # whoever has found its destination goes on
+        assert canal.status(namespace=name)["tcp-shop"]["state"] == "finished"  # all was read
     canal.stop("tcp-shop", namespace=name)

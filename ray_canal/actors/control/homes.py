@@ -33,7 +33,7 @@ from ray_canal.actors.placement_table import (
 from ray_canal.actors.ray_internals import draining_nodes
 from ray_canal.config import InstanceConfig
 from ray_canal.config.node import NodeSelector
-from ray_canal.errors import ConfigError
+from ray_canal.errors import ConfigError, InstanceNotRunning
 from ray_canal.logs import tell
 
 logger = logging.getLogger(__name__)
@@ -246,7 +246,7 @@ class Homes:
                 "destination %s was handed over to node %s in %.1f s, of which it stood %.1f s",
                 name, home.node[:12] or "of the head", now_s - began_s, now_s - stopped_s,
             )  # fmt: skip
-        except (RayError, asyncio.TimeoutError) as error:
+        except (RayError, InstanceNotRunning, asyncio.TimeoutError) as error:
             # The next look finds where it is now.
             logger.warning("destination %s could not be handed over: %s", name, error)
         finally:

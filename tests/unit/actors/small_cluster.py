@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import ray
+from ray.exceptions import GetTimeoutError, RpcError
 
 from ray_canal.actors import ray_internals
 
@@ -66,29 +67,44 @@ class Handle:
 
 
 class SmallCluster:
-    """Stands for Ray while `monkeypatch` lasts. `born`: answers that a new actor has."""
+    """Stands for Ray while `monkeypatch` lasts. `born`: answers that a new actor has.
+    `head_sleeps`: what is asked of the head with a limit comes to its end."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.values: dict[str, bytes] = {}
         self.actors: dict[str, Handle] = {}
         self.made: list[Handle] = []
         self.killed: list[tuple[str, bool]] = []
+        self.head_sleeps = False
         self.born: Callable[[type], dict[str, Any]] = lambda actor: {}
         for name, call in {
             "_internal_kv_get": lambda key: self.values.get(key),
             "_internal_kv_put": self._put,
             "_internal_kv_del": lambda key: int(self.values.pop(key, None) is not None),
-            "_internal_kv_list": lambda prefix: [
-                key.encode() for key in self.values if key.startswith(prefix)
-            ],
+            "_internal_kv_list": lambda prefix: self._keys(prefix.encode()),
         }.items():
             monkeypatch.setattr(ray_internals, name, call)
+        head = SimpleNamespace(internal_kv_get=self._get, internal_kv_keys=self._keys)
+        monkeypatch.setattr(ray_internals, "internal_kv_get_gcs_client", lambda: head)
         context = SimpleNamespace(get_node_id=lambda: NODE, current_actor=Handle("me"))
         monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
         monkeypatch.setattr(ray, "get_actor", self._find)
         monkeypatch.setattr(ray, "kill", self._kill)
         monkeypatch.setattr(ray, "remote", self._remote)
         monkeypatch.setattr(ray.util, "list_named_actors", self._listed)
+
+    def _get(self, key: bytes, namespace: None, limit_s: float) -> bytes | None:
+        self._refuse_asleep()
+        return self.values.get(key.decode())
+
+    def _keys(self, prefix: bytes, *limits: Any) -> list[bytes]:
+        if limits:
+            self._refuse_asleep()
+        return [key.encode() for key in self.values if key.startswith(prefix.decode())]
+
+    def _refuse_asleep(self) -> None:
+        if self.head_sleeps:
+            raise RpcError("Deadline Exceeded")
 
     def _put(self, key: str, value: str, *, overwrite: bool = True) -> bool:
         had = key in self.values
@@ -97,11 +113,15 @@ class SmallCluster:
         return had
 
     def _find(self, name: str, namespace: str) -> Handle:
+        if self.head_sleeps:
+            raise GetTimeoutError("the GCS server is dead or under high load")
         if name not in self.actors:
             raise ValueError(name)
         return self.actors[name]
 
     def _listed(self, all_namespaces: bool) -> list[dict[str, str]]:
+        if self.head_sleeps:
+            raise GetTimeoutError("the GCS server is dead or under high load")
         return [{"name": name, "namespace": "ns"} for name in self.actors]
 
     def _kill(self, handle: Handle, no_restart: bool = True) -> None:

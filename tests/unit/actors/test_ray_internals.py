@@ -8,6 +8,8 @@ import pytest
 import ray
 
 from ray_canal.actors import ray_internals
+from ray_canal.errors import InstanceNotRunning
+from tests.unit.actors.small_cluster import SmallCluster
 
 
 def test_this_ray_has_them_all() -> None:
@@ -15,6 +17,7 @@ def test_this_ray_has_them_all() -> None:
     assert ray_internals.get_local_object_locations is not None
     assert ray_internals.resolve_ip_for_localhost is not None
     assert ray_internals.get_ray_address_from_environment is not None
+    assert ray_internals.internal_kv_get_gcs_client is not None
 
 
 def test_without_untracked_references_a_message_carries_rays_own(
@@ -63,3 +66,19 @@ def test_a_process_that_has_joined_nothing_has_no_raylet(monkeypatch: pytest.Mon
     monkeypatch.delattr(ray_internals.ray_worker, "_global_node")
     assert ray_internals.joined_node() is None
     assert ray_internals.raylet_socket(None) == ""
+
+
+def test_without_rays_own_client_of_the_head_a_limit_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = SmallCluster(monkeypatch)
+    cluster.values["key"] = b"value"
+    assert ray_internals.kv_get("key", 1.0) == "value"
+    assert ray_internals.kv_keys("k", 1.0) == ["key"]
+    cluster.head_sleeps = True
+    for read in (ray_internals.kv_get, ray_internals.kv_keys):
+        with pytest.raises(InstanceNotRunning, match=r"Deadline Exceeded after 1 s\): .* start"):
+            read("key", 1.0)
+    monkeypatch.setattr(ray_internals, "internal_kv_get_gcs_client", None)
+    assert ray_internals.kv_get("key", 1.0) == "value"
+    assert ray_internals.kv_keys("k", 1.0) == ["key"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import ray
 
+from ray_canal.actors import registry
 from ray_canal.actors.placement_table import PlacementRecord, PlacementTable
 from ray_canal.actors.registry import CONTROLLER_NAME
 from ray_canal.client import api
-from ray_canal.errors import InstanceNotFound
+from ray_canal.errors import InstanceNotFound, InstanceNotRunning
 from tests.unit.actors.small_cluster import Handle, SmallCluster
 
 
@@ -36,3 +39,28 @@ def test_one_that_waits_for_a_node_is_shown_and_can_be_stopped(
         api.stop("c", namespace="ns")
     api.stop("a", namespace="ns")
     assert controller.called("stop") == [["a"]]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: registry.find_store("a"),
+        lambda: registry.with_process(),
+        api.destinations,
+        api.status,
+        api.nodes,
+        api.server_status,
+        lambda: api.stop("a"),
+        lambda: api.table_meta("a", "shop.t"),
+    ],
+)
+def test_a_head_that_does_not_answer_is_told(
+    ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They waited for as long as it slept, or ended with an error of Ray's after a minute."""
+    cluster = SmallCluster(monkeypatch)
+    monkeypatch.setattr(api, "connect_ray", lambda local: None)
+    PlacementTable(registry.NAMESPACE).put("a", PlacementRecord("canal-store:a", 1, "{}", "{}"))
+    cluster.head_sleeps = True
+    with pytest.raises(InstanceNotRunning, match=r"head does not answer .* wait until it runs"):
+        ask()

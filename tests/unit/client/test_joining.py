@@ -16,7 +16,8 @@ import pytest
 
 import ray_canal as canal
 from ray_canal.client import api, joining
-from ray_canal.errors import ConfigError
+from ray_canal.errors import ConfigError, InstanceNotRunning
+from tests.unit.actors.small_cluster import SmallCluster
 
 _JOINS = """
 import sys
@@ -184,3 +185,48 @@ def test_a_head_that_was_never_reached_is_not_taken_for_ended(
     with joining.watching_head(told.append):
         time.sleep(0.6)
     assert told == []
+
+
+def test_who_has_joined_is_told_of_a_head_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = SmallCluster(monkeypatch)
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    monkeypatch.setattr(joining, "_ours", joining._Membership())
+    joining.connect_ray()
+    cluster.head_sleeps = True
+    with pytest.raises(InstanceNotRunning, match="head does not answer"):
+        joining.connect_ray()
+
+
+@pytest.mark.parametrize("how", ["noted", "named"])
+def test_a_head_that_sleeps_is_not_joined(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel takes its connections. Ray itself waited for more than two minutes."""
+    asked: list[object] = []
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", lambda **how: asked.append(how["address"]))
+    monkeypatch.setattr(joining, "_FIRST_JOIN_LIMIT_S", 0.2)
+    monkeypatch.setattr(joining, "_ours", joining._Membership())
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        monkeypatch.setattr(joining, "address_of_auto", lambda: address)
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        if how == "named":
+            monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(InstanceNotRunning, match=rf"not answer \(no word from {address} in"):
+            joining.connect_ray()
+    assert asked == []
+
+
+@pytest.mark.parametrize("answer", [b"\0", b""])
+def test_a_head_that_answers_in_any_way_is_awake(answer: bytes) -> None:
+    """One that speaks TLS ends a connection that does not."""
+    with socket.create_server(("127.0.0.1", 0)) as head:
+
+        def serve() -> None:
+            with head.accept()[0] as connection:
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert joining._speaks("127.0.0.1", head.getsockname()[1])
+        thread.join()
+    assert not joining._speaks("127.0.0.1", 1)
