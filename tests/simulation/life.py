@@ -263,7 +263,7 @@ class Simulation:
                 await asyncio.sleep(1.0)
                 self._ends.append(asyncio.create_task(owner.kill()))
                 self.outside.owner = Owner(self.outside, self.config, Claim())
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.4)
 
     async def _faults(self) -> None:
         kinds: dict[Callable[[], Awaitable[None]], int] = {
