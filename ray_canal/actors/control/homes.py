@@ -92,11 +92,14 @@ def _with_ready(
     """Return the demands; those that have lost their node know where they can join a process."""
 
     def ready(place: PlacementRecord) -> list[str]:
-        if _is_on(alive, place):
-            return []
         return [node for node in alive if joined_home(places, place.share, node)]
 
-    return {name: replace(each, ready=ready(places[name])) for name, each in demands.items()}
+    lost = {
+        name: replace(demand, ready=ready(places[name]))
+        for name, demand in demands.items()
+        if not _is_on(alive, places[name])
+    }
+    return {**demands, **lost}
 
 
 class Homes:
