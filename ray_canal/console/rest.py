@@ -93,7 +93,7 @@ class FilterChanges(_Body):
     changes: dict[str, Any]
 
 
-def described(known: KnownDestination) -> dict[str, Any]:
+def destination_json(known: KnownDestination) -> dict[str, Any]:
     """Return a destination as JSON-able values."""
     diagnosis = why(known)
     return {
@@ -127,13 +127,13 @@ async def me(visitor: Reader) -> dict[str, Any]:
 @router.get("/destinations")
 async def destinations(context: TheContext, visitor: Reader) -> list[dict[str, Any]]:
     """Each destination that runs: state, problems, status."""
-    return [described(known) for known in context.visible(visitor)]
+    return [destination_json(known) for known in context.visible(visitor)]
 
 
 @router.get("/destinations/{destination}")
 async def destination(destination: str, context: TheContext, visitor: Reader) -> dict[str, Any]:
     """One destination."""
-    return described(context.one(visitor, destination))
+    return destination_json(context.one(visitor, destination))
 
 
 @router.get("/destinations/{destination}/samples")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray_canal.destination.catch_up import CatchUp, own_config
-from ray_canal.destination.failures import described
+from ray_canal.destination.failures import error_text
 from ray_canal.destination.log_pipeline import BeforeAppendTo, LogPipeline, nothing_noted
 from ray_canal.destination.snapshot.rows_log import RowsLog
 from ray_canal.destination.state import DestinationState
@@ -214,6 +214,6 @@ class CatchUps:
             }
             place.update(catch_up.places().get(str(client_id), {}))
             place["detached"] = True
-            place["failure"] = None if catch_up.failure is None else described(catch_up.failure)
+            place["failure"] = None if catch_up.failure is None else error_text(catch_up.failure)
             found[str(client_id)] = place
         return found

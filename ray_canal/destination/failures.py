@@ -35,7 +35,7 @@ def raised_again(error: Exception) -> Exception:
     return error.with_traceback(None)
 
 
-def described(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return the text for an error in `status`."""
     return f"{type(error).__name__}: {error}"
 

@@ -21,7 +21,7 @@ from ray_canal.errors import ConfigError, ConnectionLost, CursorNotInLog
 from ray_canal.logs import tell
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.meta.operations import Argument, changed, copied, moved, refuse_action, sought
-from ray_canal.meta.subscribers import described
+from ray_canal.meta.subscribers import subscriber_report
 from ray_canal.model.position import LogPosition
 from ray_canal.model.reports import SubscriberReport
 from ray_canal.model.subscription import HEAD, TAIL, refuse_client_id
@@ -89,7 +89,7 @@ class SubscriberOperations:
 
     async def _shown(self, client_id: int) -> SubscriberReport:
         place = self._stats.place(client_id)
-        return described(await self._service.record(client_id), place)
+        return subscriber_report(await self._service.record(client_id), place)
 
     async def _write(self, one: SubscriberMeta) -> None:
         epoch = await self._state.guard.for_writing()

@@ -34,7 +34,7 @@ from ray_canal.errors import (
 from ray_canal.filter import split_patterns
 from ray_canal.logs import tell
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
-from ray_canal.meta.subscribers import described
+from ray_canal.meta.subscribers import subscriber_report
 from ray_canal.model.position import LogPosition
 from ray_canal.model.reports import SubscriberReport
 from ray_canal.model.subscription import (
@@ -284,7 +284,7 @@ class SubscriberService:
         """Return each subscriber, also while the destination starts or has failed: plain values."""
         places = self._stats.report().get("subscribers", {})
         known = await self.records()
-        return [described(known[i], places.get(str(i), {})) for i in sorted(known)]
+        return [subscriber_report(known[i], places.get(str(i), {})) for i in sorted(known)]
 
 
 def refuse_filter(config: InstanceConfig, client_id: int, text: str) -> None:

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from ray_canal.destination.failures import described
+from ray_canal.destination.failures import error_text
 from ray_canal.destination.wakeup import Wakeup, wait_with_timeout
 from ray_canal.logs import tell
 
@@ -64,7 +64,7 @@ class Supervisor:
     async def set(self, state: str, failure: Exception | None = None) -> None:
         """Enter a state."""
         if state != self.state:
-            error = None if failure is None else described(failure)
+            error = None if failure is None else error_text(failure)
             tell(logger, "state", "it is %s", state, state=state, error=error)
         self.state, self.failure = state, failure
         await self._changed.wake()

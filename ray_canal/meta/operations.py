@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from ray_canal.config import CanalConfig, InstanceConfig
 from ray_canal.errors import ConfigError, NotSubscribed
 from ray_canal.meta.manager import SubscriberMeta
-from ray_canal.meta.subscribers import described, open_manager
+from ray_canal.meta.subscribers import open_manager, subscriber_report
 from ray_canal.model.position import LogPosition
 from ray_canal.model.reports import SubscriberReport
 from ray_canal.model.snapshot_ledger import restarted
@@ -107,15 +107,15 @@ def operate_kept(
             ).at(destination=destination)
         epoch = manager.epoch(destination)
         if action == "show":
-            return described(known[client_id], {})
+            return subscriber_report(known[client_id], {})
         if action == "remove":
             manager.remove(destination, epoch, client_id)
-            return described(known[client_id], {})
+            return subscriber_report(known[client_id], {})
         found = _after(config, destination, known, client_id, action, argument)
         manager.save(destination, epoch, found)
         if action == "rename":
             manager.remove(destination, epoch, client_id)
-        return described(found, {})
+        return subscriber_report(found, {})
 
 
 def _after(

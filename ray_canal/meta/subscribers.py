@@ -16,7 +16,7 @@ from ray_canal.model.reports import PlaceReport, SubscriberReport
 from ray_canal.model.subscription import TCP_HOLDER, refuse_client_id
 
 
-def described(subscriber: SubscriberMeta, place: PlaceReport) -> SubscriberReport:
+def subscriber_report(subscriber: SubscriberMeta, place: PlaceReport) -> SubscriberReport:
     """Return a subscriber as plain values. `place`: what its log says of it, nothing without one.
 
     `held_by`: "ray" or "tcp", by what it subscribed last; None: nobody knows. `called_at`: when
@@ -67,7 +67,7 @@ def kept_subscribers(config: CanalConfig, destination: str) -> list[SubscriberRe
     ConfigError: no such destination, a record is damaged; MetaUnavailable."""
     with open_manager(config, destination) as manager:
         known = manager.load(destination)
-    return [described(known[client_id], {}) for client_id in sorted(known)]
+    return [subscriber_report(known[client_id], {}) for client_id in sorted(known)]
 
 
 def forget_subscriber(config: CanalConfig, destination: str, client_id: int) -> bool:

@@ -95,7 +95,7 @@ def choose_tables(
     for schema, table in chosen:
         row = there[schema, table]
         why = _no_table(row)
-        described_table = None if why else _described(catalog, now, row)
+        described_table = None if why else _table_of(catalog, now, row)
         if described_table is not None:
             found.append(described_table)
         else:
@@ -172,7 +172,7 @@ def tables_now(
         there.update((_name(row), row) for row in rows)
     chosen = [name for name in names if name in there and not _no_table(there[name])]
     now = Descriptions(catalog, described, chosen, there)
-    found = {name: _described(catalog, now, there[name]) for name in chosen}
+    found = {name: _table_of(catalog, now, there[name]) for name in chosen}
     return {name: table for name, table in found.items() if table is not None}
 
 
@@ -205,7 +205,7 @@ def _name(row: dict[str, Any]) -> Name:
     return str(row["TABLE_SCHEMA"]), str(row["TABLE_NAME"])
 
 
-def _described(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> SnapshotTable | None:
+def _table_of(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> SnapshotTable | None:
     """Return the table; None: it is a sequence. Raises PrivilegeMissing: its columns cannot be
     seen; TableMetaMismatch: it was dropped since it was looked for."""
     schema, table = _name(row)

@@ -194,7 +194,7 @@ class Snapshots:
             known = table.get(client_id)
             ledger = self._newest(known)
             if ledger is not None and signal_id and signal_id in ledger.signals:
-                return self._described(client_id, ledger)
+                return self._report(client_id, ledger)
             if action == "start":
                 now = self._started(client_id, ledger, wishes, snapshot_id, mode)
             elif ledger is None:
@@ -212,7 +212,7 @@ class Snapshots:
                 await table.save(dataclasses.replace(known, snapshot=now.to_json()), epoch)
         self._wanted.set()
         await self.changed.wake()
-        return self._described(client_id, now)
+        return self._report(client_id, now)
 
     async def restart_tables(
         self, client_id: int, names: Collection[tuple[str, str]], log: LogPipeline
@@ -342,7 +342,7 @@ class Snapshots:
         for client_id, known in sorted(self._state.subscribers.known.items()):
             ledger = self._newest(known)
             if ledger is not None:
-                found.append(self._described(client_id, ledger))
+                found.append(self._report(client_id, ledger))
         return found
 
     def sums(self) -> dict[str, int]:
@@ -354,11 +354,11 @@ class Snapshots:
             "rows": sum(one["rows"] for one in found),
         }
 
-    def _described(self, client_id: int, ledger: Ledger) -> SnapshotReport:
+    def _report(self, client_id: int, ledger: Ledger) -> SnapshotReport:
         found = self._runs.get(client_id)
         goes_on = ledger.state == RUNNING and found is not None
         now = found[0].status() if found is not None and goes_on else {}
-        return described(client_id, ledger, now)
+        return snapshot_report(client_id, ledger, now)
 
 
 def _ledger(known: SubscriberMeta) -> Ledger | None:
@@ -382,7 +382,7 @@ def _after_action(ledger: Ledger, action: str) -> Ledger:
     return dataclasses.replace(ledger, state=state, ended=ended, error="")
 
 
-def described(client_id: int, ledger: Ledger, now: SnapshotPace) -> SnapshotReport:
+def snapshot_report(client_id: int, ledger: Ledger, now: SnapshotPace) -> SnapshotReport:
     """Return a snapshot as plain values. `now`: how its run goes; nothing without one."""
     rows_per_s = float(now.get("rows_per_s") or 0.0)
     left = max(ledger.estimate - ledger.rows, 0)

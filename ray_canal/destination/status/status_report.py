@@ -7,7 +7,7 @@ import time
 
 from ray_canal.destination.admission import oldest_cursor, waited_for
 from ray_canal.destination.catch_ups import CatchUps
-from ray_canal.destination.failures import described
+from ray_canal.destination.failures import error_text
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.snapshot.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState
@@ -66,7 +66,7 @@ class StatusReport:
         return {
             "destination": state.destination,
             "state": state.supervisor.state,
-            "error": None if failure is None else described(failure),
+            "error": None if failure is None else error_text(failure),
             "source": config.source.address or ", ".join(config.source.files),
             "address": log.identity.address,
             "server": log.identity.server_uuid,

@@ -9,7 +9,7 @@ import typer
 
 from ray_canal.cli.snapshot_control import _by_pattern, line_of
 from ray_canal.destination.snapshot.snapshot_home import new_ledger
-from ray_canal.destination.snapshot.snapshots import described
+from ray_canal.destination.snapshot.snapshots import snapshot_report
 from ray_canal.model.snapshot_ledger import TableLedger
 from ray_canal.model.snapshot_wish import SnapshotWish, wishes_of
 
@@ -18,7 +18,7 @@ def found(**now: Any) -> dict[str, Any]:
     ledger = new_ledger((), "s1")
     table = TableLedger("d", "t").begun(("id",), ("9",), 1000).acked(("5",), 250)
     ledger = ledger.with_table(0, table)
-    return described(7, ledger, now)
+    return snapshot_report(7, ledger, now)
 
 
 def test_how_it_goes_in_a_line() -> None:

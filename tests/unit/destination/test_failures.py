@@ -17,7 +17,7 @@ def test_an_error_names_its_subscribers_and_how_to_remove_them() -> None:
 
 
 def test_an_error_in_status_begins_with_its_kind() -> None:
-    assert failures.described(ValueError("no")) == "ValueError: no"
+    assert failures.error_text(ValueError("no")) == "ValueError: no"
 
 
 def test_an_ephemeral_subscriber_is_told_that_it_may_have_ended() -> None:
