@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
@@ -239,16 +237,3 @@ def _session(status: bytes) -> tuple[str, str, int, bool]:
         else:
             break
     return charset, server_charset, sql_mode, has_ddl_xid
-
-
-def read_events(path: str | Path) -> Iterator[tuple[int, EventHeader, bytes]]:
-    """Yield (offset, header, whole event) of a small binlog file, unchecked: for tests and
-    tools."""
-    data = Path(path).read_bytes()
-    at = len(MAGIC)
-    while at < len(data):
-        header = parse_header(data[at : at + HEADER_BYTES])
-        if header.length < HEADER_BYTES or at + header.length > len(data):
-            raise CorruptEvent(f"event length {header.length} is wrong").at(str(path), at)
-        yield at, header, data[at : at + header.length]
-        at += header.length

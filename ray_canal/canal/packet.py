@@ -45,11 +45,6 @@ class FrameReader:
         self._buffer = bytearray()
         self.bytes_max = bytes_max
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of a frame that is not whole yet."""
-        return len(self._buffer)
-
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The frames that are whole now. Raises CorruptPacket: a length below zero or too
         long."""

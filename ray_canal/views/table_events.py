@@ -24,14 +24,13 @@ from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import envelope as e
 from ray_canal.model.arrays import Bools
 from ray_canal.model.log_context import NO_CONTEXT, LogContext
-from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE, TableEvent
+from ray_canal.model.table_event import RENAME, STATEMENT, TableEvent
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.views.arrow import JSON_DIFF, arrow_schema, batches
 from ray_canal.views.envelope import ENVELOPE, EVENT_TYPES, Envelopes
 from ray_canal.views.plain_arrays import numbers, strings
 
 SQL, RENAMED_FROM, RENAMED_TO = b"canal.sql", b"canal.renamed_from", b"canal.renamed_to"
-KINDS = (TRUNCATE, ERASE, RENAME, STATEMENT)
 _SQL_CHARACTERS_MAX = 2000
 
 

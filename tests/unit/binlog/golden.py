@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import decimal
+from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,14 +13,33 @@ import pytest
 from ray_canal.binlog.assemble import assemble, walk
 from ray_canal.binlog.chunk import ChunkHead, ChunkInfo, DecodedChunk, RawChunk, TableLayout
 from ray_canal.binlog.decode import decode
-from ray_canal.binlog.events import MAGIC, parse_format_description, read_events
+from ray_canal.binlog.events import (
+    HEADER_BYTES,
+    MAGIC,
+    EventHeader,
+    parse_format_description,
+    parse_header,
+)
 from ray_canal.binlog.parsed import QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap, table_meta_from_metadata
+from ray_canal.errors import CorruptEvent
 from ray_canal.kernels.base import codes
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from tests.golden import GOLDEN
 
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden binlogs here")
+
+
+def read_events(path: str | Path) -> Iterator[tuple[int, EventHeader, bytes]]:
+    """Yield (offset, header, whole event) of a binlog file, unchecked."""
+    data = Path(path).read_bytes()
+    at = len(MAGIC)
+    while at < len(data):
+        header = parse_header(data[at : at + HEADER_BYTES])
+        if header.length < HEADER_BYTES or at + header.length > len(data):
+            raise CorruptEvent(f"event length {header.length} is wrong").at(str(path), at)
+        yield at, header, data[at : at + header.length]
+        at += header.length
 
 
 def golden_chunk(name: str) -> RawChunk:

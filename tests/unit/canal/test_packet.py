@@ -44,7 +44,8 @@ def test_any_cut_of_the_stream_gives_the_same_frames(
         found += list(reader.feed(stream[at : at + size]))
         at += size
     assert found == frames
-    assert reader.waiting_bytes == 0
+    after = b"after"
+    assert list(reader.feed(struct.pack(">i", len(after)) + after)) == [after]
 
 
 @pytest.mark.parametrize("size", [-1, -(1 << 31), 41, (1 << 31) - 1])

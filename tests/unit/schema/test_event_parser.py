@@ -9,13 +9,13 @@ import pytest
 
 import ray_canal.demo
 from ray_canal.binlog.chunk import ChunkHead, RawChunk
-from ray_canal.binlog.events import MAGIC, parse_format_description, read_events
+from ray_canal.binlog.events import MAGIC, parse_format_description
 from ray_canal.errors import TableMetaMismatch
 from ray_canal.model.canal_types import ALTER, CREATE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.registry import SchemaRegistry
-from tests.unit.binlog.golden import GOLDEN, golden_chunk, needs_golden
+from tests.unit.binlog.golden import GOLDEN, golden_chunk, needs_golden, read_events
 
 DEMO = sorted(Path(ray_canal.demo.__file__).parent.glob("mysql-bin.*"))
 

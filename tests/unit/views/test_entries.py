@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.binlog.events import MAGIC, read_events
+from ray_canal.binlog.events import MAGIC
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConfigError
@@ -22,6 +22,7 @@ from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.source.open_source import open_source
 from ray_canal.views.entries import iter_entries, render_entries
 from tests.golden import GOLDEN, GTIDLOG, split_delimited
+from tests.unit.binlog.golden import read_events
 
 Place = tuple[int, str, int]
 
@@ -55,6 +56,7 @@ DIGEST = """
 import hashlib, sys
 from ray_canal.offline import decode_chunks
 from ray_canal.views.entries import delimited_pieces
+from tests.unit.binlog.golden import read_events
 digest = hashlib.sha256()
 for name in sys.argv[1:]:
     for _, chunk in decode_chunks([name]):

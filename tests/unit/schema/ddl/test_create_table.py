@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 import sqlglot
 
-from ray_canal.binlog.events import read_events
 from ray_canal.binlog.table_map import TableMap, parse_table_map, table_meta_from_metadata
 from ray_canal.errors import ConfigError
 from ray_canal.kernels.base import event_types
 from ray_canal.schema.ddl.create_table import column_meta, parse_tables
 from ray_canal.schema.fit import misfit, same_type
-from tests.unit.binlog.golden import GOLDEN, needs_golden
+from tests.unit.binlog.golden import GOLDEN, needs_golden, read_events
 
 
 def test_keys_visibility_nullability_and_generated_columns() -> None:

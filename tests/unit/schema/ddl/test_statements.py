@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.binlog.events import parse_query, read_events
+from ray_canal.binlog.events import parse_query
 from ray_canal.binlog.parsed import QueryEvent, QueryRecord
 from ray_canal.kernels.base import event_types
 from ray_canal.schema.ddl import statements as ddl
 from ray_canal.schema.ddl.statements import classify
-from tests.unit.binlog.golden import GOLDEN, needs_golden
+from tests.unit.binlog.golden import GOLDEN, needs_golden, read_events
 from tests.unit.schema.canal_entries import canal_statements
 
 
