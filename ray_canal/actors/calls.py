@@ -110,7 +110,9 @@ class AnswersOnLoop:
     async def look_up(self, step: Callable[[], None]) -> None:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self.run(step))
-        await asyncio.wait({self._looking})
+        looking = self._looking
+        await asyncio.wait({looking})  # one that waits may be cancelled, and the others go on
+        looking.result()
 
 
 class AnswersInThread:

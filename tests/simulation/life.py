@@ -106,6 +106,7 @@ class Simulation:
             self.clients = [Client(self, client_id) for client_id in range(CLIENTS)]
             with in_place(self.outside):
                 self.loop.run_until_complete(self._life())
+            assert not self.loop.unexpected, self.loop.unexpected[0]
 
     async def _life(self) -> None:
         self._commit(5)

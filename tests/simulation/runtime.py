@@ -45,7 +45,7 @@ def in_place(outside: Outside) -> Iterator[None]:
     def open_backend(*_: Any, **__: Any) -> OwnersBackend:
         return OwnersBackend(outside, OWNER.get())
 
-    def find_store(destination: str, namespace: str = "") -> Handle:
+    def find_store(destination: str, namespace: str, limit_s: float = 0.0) -> Handle:
         if outside.owner is None:
             raise InstanceNotFound(f"no destination {destination!r} is running")
         return Handle(outside.owner)

@@ -61,6 +61,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: Clock) -> None:
         super().__init__(_Selector(clock))
         self.clock = clock
+        self.unexpected: list[str] = []
+        """Errors that no task has taken."""
+        self.set_exception_handler(self._note)
+
+    def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.unexpected.append(f"{context['message']}: {context.get('exception')!r}")
 
     def _write_to_self(self) -> None:
         return  # nobody sleeps in a system call

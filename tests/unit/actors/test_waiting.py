@@ -10,6 +10,7 @@ import ray
 
 from ray_canal.actors.calls import ActorWaiting, AnswersInThread, AnswersOnLoop
 from ray_canal.destination.blocking import complete
+from ray_canal.errors import InstanceNotRunning
 
 
 class Reference:
@@ -53,3 +54,20 @@ def test_calls_that_wait_together_look_up_once() -> None:
         return len(count)
 
     assert asyncio.run(test()) == 2
+
+
+@pytest.mark.parametrize("waiting", [AnswersInThread, AnswersOnLoop])
+def test_a_look_up_that_fails_tells_all_who_wait(waiting: type[ActorWaiting]) -> None:
+    """As when Ray's head does not answer. On a loop nobody was told, and all asked again."""
+
+    def fails() -> None:
+        raise InstanceNotRunning("the head does not answer")
+
+    async def story() -> list[Any]:
+        one = waiting()
+        return await asyncio.gather(
+            *(one.look_up(fails) for _ in range(3)), return_exceptions=True
+        )
+
+    told = asyncio.run(story())
+    assert [str(error) for error in told] == ["the head does not answer"] * 3
