@@ -62,7 +62,8 @@ def test_three_in_one_process(mysql97: Server, tmp_path_factory: pytest.TempPath
             mysql97.execute(f"insert into {name}.t values (1), (2)")
         assert all(ids(connector, 2) == [1, 2] for connector in connectors.values())
         (process,) = processes(STORE)
-        # A spare of an earlier test that was taken outlives who took it by more than a minute.
+        # A spare of an earlier test that starts has a fetcher's title at first; one that was taken
+        # outlives who took it by more than a minute.
         wait_for(lambda: not processes(FETCHER), 180, "none has a process for its fetcher")
 
         # One that fails, and one that is stopped, are no event for the others.

@@ -412,4 +412,7 @@ def test_a_class_name_has_one_meaning() -> None:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 where.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    # Ray calls a process after its actor's class: a standby is called what it becomes.
+    fetchers = [f"actors/upstream/{name}.py" for name in ("fetcher", "spare")]
+    assert sorted(where.pop("FetcherActor")) == fetchers
     assert {name: paths for name, paths in where.items() if len(paths) > 1} == {}

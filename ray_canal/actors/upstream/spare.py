@@ -26,15 +26,15 @@ _LEASE_S = 60.0
 _CHECK_PERIOD_S = 5.0
 
 
-class Spare(fetcher.FetcherActor):
-    """A fetcher without a destination yet. Ray titles the process by the class's name, so the class
-    takes a fetcher's when it becomes one."""
+class FetcherActor(fetcher.FetcherActor):
+    """Named so that the process is called what it becomes."""
 
     def __init__(self, name: str, node: str) -> None:
         as_ray_itself()
         self._name, self._node = name, node
         self._taken = False
         self._asked_at = time.monotonic()
+        type(self).__name__ = "Spare"  # the process's title between calls
         load_everything()
         spare_record.announce(node, name)
         threading.Thread(target=self._watch, daemon=True).start()
@@ -46,7 +46,7 @@ class Spare(fetcher.FetcherActor):
             raise InstanceRestarted("the spare process is the fetcher of another destination")
         self.remember(told)
         self._taken = True
-        type(self).__name__ = fetcher.FetcherActor.__name__
+        type(self).__name__ = "FetcherActor"
         super().__init__(instance_json, fused)
 
     def alive(self) -> None:

@@ -55,10 +55,10 @@ def let_log(stage: ActorHandle[Any], name: str) -> None:
 
 def spare(name: str, node: str) -> ActorHandle[Any]:
     """Start a spare (spare.py) on a node. It belongs to nobody, and ends by itself."""
-    from ray_canal.actors.upstream.spare import Spare
+    from ray_canal.actors.upstream.spare import FetcherActor
 
     handle: ActorHandle[Any] = (
-        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(Spare)
+        ray.remote(concurrency_groups={CONTROL_GROUP: 1, HEALTH_GROUP: 1})(FetcherActor)
         .options(
             name=name,
             namespace=NAMESPACE,

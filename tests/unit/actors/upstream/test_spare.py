@@ -29,16 +29,16 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     monkeypatch.setattr(spare, "load_everything", lambda: None)
     monkeypatch.setattr(spare, "_LEASE_S", LEASE_S)
     monkeypatch.setattr(spare, "_CHECK_PERIOD_S", 0.02)
-    name = spare.Spare.__name__
+    name = spare.FetcherActor.__name__
     yield event
     spare_record.take(NODE)
     assert event.wait(20), "its thread ends with it"
-    spare.Spare.__name__ = name
+    spare.FetcherActor.__name__ = name
 
 
 def test_a_free_one_lives_until_its_name_is_gone(ended: threading.Event) -> None:
     spare_record.offer(NODE, "spare-1")
-    made = spare.Spare("spare-1", NODE)
+    made = spare.FetcherActor("spare-1", NODE)
     assert spare_record.is_ready(NODE)
     assert type(made).__name__ == "Spare"
     assert not ended.wait(2 * LEASE_S)
@@ -60,7 +60,7 @@ def test_its_watch_outlives_a_head_that_does_not_answer(
 
     with monkeypatch.context() as patched:
         patched.setattr(spare_record, "free_name", away)
-        spare.Spare("spare-3", NODE)
+        spare.FetcherActor("spare-3", NODE)
         assert failures.wait(20)
     spare_record.kv_delete("ray_canal:spare:" + NODE)
     assert ended.wait(20)
@@ -68,7 +68,7 @@ def test_its_watch_outlives_a_head_that_does_not_answer(
 
 def test_one_that_was_taken_lives_as_long_as_somebody_asks(ended: threading.Event) -> None:
     spare_record.offer(NODE, "spare-2")
-    made = spare.Spare("spare-2", NODE)
+    made = spare.FetcherActor("spare-2", NODE)
     given, told = kept_secrets.handed_over(instance(binlog_files()[:1]))
     made.adopt(given.model_dump_json(), False, told)
     assert type(made).__name__ == "FetcherActor"
