@@ -13,10 +13,11 @@ from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
 from ray_canal.errors import ConfigError
 from ray_canal.filter import FieldFilter
 from ray_canal.model.log_context import LogContext
+from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
 from ray_canal.offline import decode_batches, decode_chunks
 from ray_canal.schema import event_parser
 from ray_canal.views.arrow import batches
-from ray_canal.views.table_events import KINDS, change_batches, is_of_table
+from ray_canal.views.table_events import change_batches, is_of_table
 from ray_canal.views.transform import Transform
 from tests.golden import GOLDEN
 
@@ -44,14 +45,14 @@ def test_what_statements_do_to_tables_is_in_the_batches() -> None:
     assert found.index(("RENAME", "d1_new", "g_ddl.d1")) + 1 == found.index(
         ("ERASE", "d1", "g_ddl.d1_new")
     )
-    assert {kind for kind, _, _ in found} == set(KINDS)
+    assert {kind for kind, _, _ in found} == {TRUNCATE, ERASE, RENAME, STATEMENT}
     places = []
     for part in decode_batches([DDL]):
         for batch in part:
             batch.validate(full=True)
             of_table = is_of_table(batch)
             for row in batch.to_pylist():
-                assert (row["event_type"] in KINDS) == of_table
+                assert (row["event_type"] in (TRUNCATE, ERASE, RENAME, STATEMENT)) == of_table
                 assert not of_table or (row["before"], row["after"]) == (None, None)
                 places.append((row["position"], row["row"]))
     assert len(set(places)) == len(places)
