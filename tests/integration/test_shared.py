@@ -64,7 +64,7 @@ def test_three_in_one_process(mysql97: Server, tmp_path_factory: pytest.TempPath
             mysql97.execute(f"insert into {name}.t values (1), (2)")
         assert all(ids(connector, 2) == [1, 2] for connector in connectors.values())
         (process,) = processes(STORE)
-        # A free spare of an earlier test has a fetcher's title until somebody calls it; one that was
+        # A free spare of an earlier test has a fetcher's title until it is called; one that was
         # taken outlives who took it by more than a minute.
         free = spare_record.find(ray.get_runtime_context().get_node_id())
         if free is not None:
