@@ -39,6 +39,14 @@ def ids(connector: canal.Connector, count: int) -> list[int]:
     return found
 
 
+def call_free_spare() -> None:
+    """A free spare of an earlier test has a fetcher's title until it is called; one that was taken
+    outlives who took it by more than a minute."""
+    free = spare_record.find(ray.get_runtime_context().get_node_id())
+    if free is not None:
+        ray.get(free.alive.remote())
+
+
 def test_three_in_one_process(mysql97: Server, tmp_path_factory: pytest.TempPathFactory) -> None:
     others = {*running(STORE), *running(FETCHER)}  # of other tests
 
@@ -64,11 +72,7 @@ def test_three_in_one_process(mysql97: Server, tmp_path_factory: pytest.TempPath
             mysql97.execute(f"insert into {name}.t values (1), (2)")
         assert all(ids(connector, 2) == [1, 2] for connector in connectors.values())
         (process,) = processes(STORE)
-        # A free spare of an earlier test has a fetcher's title until it is called; one that was
-        # taken outlives who took it by more than a minute.
-        free = spare_record.find(ray.get_runtime_context().get_node_id())
-        if free is not None:
-            ray.get(free.alive.remote())
+        call_free_spare()
         wait_for(lambda: not processes(FETCHER), 180, "none has a process for its fetcher")
 
         # One that fails, and one that is stopped, are no event for the others.
