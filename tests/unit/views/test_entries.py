@@ -56,7 +56,6 @@ DIGEST = """
 import hashlib, sys
 from ray_canal.offline import decode_chunks
 from ray_canal.views.entries import delimited_pieces
-from tests.unit.binlog.golden import read_events
 digest = hashlib.sha256()
 for name in sys.argv[1:]:
     for _, chunk in decode_chunks([name]):
