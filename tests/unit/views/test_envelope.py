@@ -16,13 +16,13 @@ from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.demo import binlog_files
 from ray_canal.model.log_context import LogContext
-from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE
 from ray_canal.offline import decode_batches, decode_chunks
 from ray_canal.source.files import BinlogFiles
 from ray_canal.views.arrow import batches
 from ray_canal.views.envelope import chunk_gtids
 from tests.golden import GOLDEN
 from tests.transactions_oracle import known_transactions
+from tests.unit.views.test_table_events import KINDS
 
 GTID_EVENT, ANONYMOUS = 33, 34
 
@@ -85,7 +85,7 @@ def test_rows_are_numbered_through_their_transaction(
             batch.validate(full=True)
         rows = [row for batch in part for row in batch.to_pylist()]
         for row in in_log_order(rows):
-            if row["event_type"] in (TRUNCATE, ERASE, RENAME, STATEMENT):
+            if row["event_type"] in KINDS:
                 continue  # of a table as a whole
             place = (row["transaction"], row["transaction_row"], row["position"], row["row"])
             assert row["gtid"] in (None, row["transaction"])

@@ -21,6 +21,7 @@ from ray_canal.views.table_events import change_batches, is_of_table
 from ray_canal.views.transform import Transform
 from tests.golden import GOLDEN
 
+KINDS = {TRUNCATE, ERASE, RENAME, STATEMENT}
 DDL = GOLDEN / "mysql97" / "mysql_ddl.binlog"
 STATEMENTS = GOLDEN / "mysql97" / "mysql_stmt.binlog"
 
@@ -45,14 +46,14 @@ def test_what_statements_do_to_tables_is_in_the_batches() -> None:
     assert found.index(("RENAME", "d1_new", "g_ddl.d1")) + 1 == found.index(
         ("ERASE", "d1", "g_ddl.d1_new")
     )
-    assert {kind for kind, _, _ in found} == {TRUNCATE, ERASE, RENAME, STATEMENT}
+    assert {kind for kind, _, _ in found} == KINDS
     places = []
     for part in decode_batches([DDL]):
         for batch in part:
             batch.validate(full=True)
             of_table = is_of_table(batch)
             for row in batch.to_pylist():
-                assert (row["event_type"] in (TRUNCATE, ERASE, RENAME, STATEMENT)) == of_table
+                assert (row["event_type"] in KINDS) == of_table
                 assert not of_table or (row["before"], row["after"]) == (None, None)
                 places.append((row["position"], row["row"]))
     assert len(set(places)) == len(places)
