@@ -16,8 +16,12 @@ pytest_plugins = [
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what uses the session's Ray: such tests run one after the other. A test that errs, as by
-    a time limit on a busy machine, runs once more; wrong rows, an AssertionError, fail at once."""
+    a time limit on a busy machine, runs once more; wrong rows, an AssertionError, fail at once. One
+    that measures time proves by one run of three what the code can do; others tell of the machine.
+    """
     for item in items:
         if "local_ray" in getattr(item, "fixturenames", ()):
             item.add_marker("ray")
-        item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=["AssertionError"]))
+        timed = item.get_closest_marker("timed") is not None
+        again = {"reruns": 2} if timed else {"reruns": 1, "rerun_except": ["AssertionError"]}
+        item.add_marker(pytest.mark.flaky(**again))

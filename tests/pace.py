@@ -4,12 +4,15 @@
         ...
     assert pace.seconds < LIMIT_S
 
-Code under test that waits for something else, or blocks its event loop, counts.
+Code under test that waits for something else, or blocks its event loop, counts. Where work is to be
+measured, `calls_of` counts it.
 """
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -46,10 +49,19 @@ def _waited_ns() -> dict[str, int]:
     return waited
 
 
-def step_s() -> float:
-    """Return the CPU seconds that a fixed piece of plain Python takes here and now, 0.07 on an idle
-    machine of 2026: CPU seconds grow, too, where others use the same core."""
-    began_s = time.process_time()
-    text = "".join(str(number * 7 % 1000) for number in range(200_000))
-    assert len(text) > 500_000
-    return time.process_time() - began_s
+def calls_of(work: Callable[[], object]) -> int:
+    """Return how many calls of Python functions this work makes: unlike seconds of CPU, which grow
+    where others use the same core, the same number on every machine."""
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls

@@ -37,6 +37,7 @@ def refused_by_the_controller(config: dict[str, Any], name: str) -> None:
         canal.standing(namespace=name)
 
 
+@pytest.mark.timed
 def test_nobody_waits_for_ever_for_a_port_that_sleeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ def test_a_first_source_by_the_form(
     assert errors(browser) == []
 
 
+@pytest.mark.timed
 def test_an_outage_of_the_source_is_seen_on_an_open_page(
     site: Site, browser: Any, proxied: Proxy
 ) -> None:

@@ -83,6 +83,7 @@ def behind(request: pytest.FixtureRequest) -> Any:
         )
 
 
+@pytest.mark.timed
 def test_the_loop_turns_and_all_goes_on_when_it_is_back(behind: Any, tmp_path: Path) -> None:
     """B4, b9: nobody is lost, and who only asks whether the store lives is answered at once."""
     proxy, meta = behind

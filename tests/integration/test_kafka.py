@@ -275,6 +275,7 @@ def test_a_producer_that_was_replaced_is_told_so_at_every_call(mock: Mock, sende
 
 
 @pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.timed
 def test_brokers_that_go_away_are_waited_for(
     mock: Mock, demo_log: None, sender: str, transactional: bool
 ) -> None:

@@ -112,6 +112,7 @@ def test_a_killed_dump_goes_on_without_gap_or_repeat(server: Server, schema: str
     assert_equals_files(server, chunks)
 
 
+@pytest.mark.timed
 def test_semi_synchronous_acknowledgement(mariadb: Server) -> None:
     mariadb.execute(
         "SET GLOBAL rpl_semi_sync_master_timeout = 20000",
@@ -145,6 +146,7 @@ def test_semi_synchronous_acknowledgement(mariadb: Server) -> None:
         mariadb.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
 
 
+@pytest.mark.timed
 def test_read_and_interrupt(server: Server) -> None:
     with opened(instance(server)) as source:
         started = time.monotonic()

@@ -159,6 +159,7 @@ def test_stop_and_start_resumes_without_loss(
     assert received == list(range(30))
 
 
+@pytest.mark.timed
 def test_two_timeouts_and_the_contract(
     mysql97: Server, local_ray: None, tmp_path: Path, stop_after: list[str]
 ) -> None:

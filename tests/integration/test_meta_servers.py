@@ -92,6 +92,7 @@ except Fenced:
 """
 
 
+@pytest.mark.timed
 def test_an_owner_that_is_stopped_while_it_writes_holds_nobody_up(
     config: MetaConfig, backend: MetaBackend
 ) -> None:

@@ -173,6 +173,7 @@ def test_a_broker_in_alarm_is_waited_for_and_gets_each_message_once(
     assert runner.status.retries == 0
 
 
+@pytest.mark.timed
 def test_a_broker_in_alarm_lets_a_sink_stop(rabbitmq_server: RabbitServer, demo_log: None) -> None:
     runner = runner_of(rabbit(rabbitmq_server.address, f"q{uuid.uuid4().hex}"))
     with rabbitmq_server.alarm():

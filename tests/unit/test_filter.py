@@ -92,6 +92,7 @@ def test_a_bad_pattern_is_named(pattern: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("length", [26, 60, 200])
+@pytest.mark.timed
 def test_no_pattern_takes_long(length: int) -> None:
     """C3: a pattern whose backtracking doubles with each letter of a name takes no time at all."""
     began = time.process_time()
@@ -110,6 +111,7 @@ def test_what_would_need_backtracking_is_refused(pattern: str) -> None:
     assert repr(pattern) in str(caught.value)
 
 
+@pytest.mark.timed
 def test_a_list_is_read_in_a_bounded_time() -> None:
     """C3: nor does reading a hostile list stop anything."""
     began = time.process_time()

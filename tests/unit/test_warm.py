@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 COMPILED = """
 from ray_canal.kernels.framing import digest
 from ray_canal.kernels.framing import packets
@@ -28,6 +30,7 @@ def test_what_only_a_stream_needs_is_warm_too() -> None:
     assert done.stdout.split() == ["1", "2", "1", "1"]
 
 
+@pytest.mark.timed
 def test_a_second_process_starts_from_the_cache() -> None:
     root = Path(__file__).parents[2]
     for _ in range(2):

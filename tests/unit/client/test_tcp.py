@@ -334,6 +334,7 @@ def test_asyncio(shop: Decoded) -> None:
         assert asyncio.run(receive(serving.address)) > 3000
 
 
+@pytest.mark.timed
 def test_a_get_waits_for_its_time(shop: Decoded) -> None:
     with serving_thread({"shop": ServedDestination(shop, released=0)}) as serving:
         connector = Connector(TcpTransport("shop", Address.parse(serving.address)))

@@ -163,6 +163,7 @@ def test_pages_show_what_is_known(open_site: Site) -> None:
     assert "d002" in part
 
 
+@pytest.mark.timed
 def test_one_that_does_not_answer_is_shown_and_keeps_nobody(cluster: Played) -> None:
     cluster.silent.add("d001")
     site = Site(cluster)

@@ -65,6 +65,7 @@ def audited(tmp_path: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in lines]
 
 
+@pytest.mark.timed
 def test_a_call_that_is_not_answered_ends_for_its_caller_alone(made: Any) -> None:
     context, release = made(), threading.Event()
     with Pace() as pace, pytest.raises(InstanceNotRunning, match="no answer within 0 s"):

@@ -103,6 +103,7 @@ def test_a_kept_connection_asks_again(site: Site) -> None:
             time.sleep(SLOW_S / 2)
 
 
+@pytest.mark.timed
 def test_what_is_too_much_at_a_time_is_refused_and_the_rest_answered(cluster: Counted) -> None:
     """Live tails that nobody reads, and calls of a destination that does not answer, take the
     places; who comes then is told so at once, and answered when there is room again."""
@@ -135,6 +136,7 @@ def test_what_is_too_much_at_a_time_is_refused_and_the_rest_answered(cluster: Co
         site.console.stop()
 
 
+@pytest.mark.timed
 def test_a_flood_asks_destinations_no_more_than_a_quiet_time(site: Site, cluster: Counted) -> None:
     ended = threading.Event()
     seen: list[int] = []

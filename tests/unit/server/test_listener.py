@@ -116,6 +116,7 @@ def hostile(seed: int) -> bytes:
     )
 
 
+@pytest.mark.timed
 def test_hostile_peers_are_closed_and_a_client_never_notices(shop: Decoded) -> None:
     async def attack(port: int, seed: int, ended: list[int]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -244,6 +245,7 @@ def test_too_many_clients_are_told_so(shop: Decoded) -> None:
     run(test)
 
 
+@pytest.mark.timed
 def test_who_does_not_log_in_and_who_is_idle_is_closed(shop: Decoded) -> None:
     async def test() -> None:
         stores = {"shop": ServedDestination(shop, released=0)}
@@ -282,6 +284,7 @@ async def stalled_reader(port: int) -> RawClient:
     return client
 
 
+@pytest.mark.timed
 def test_slow_readers_hold_no_more_than_the_budget_and_are_left(shop: Decoded) -> None:
     budget = 16 << 20  # two of the shop's whole logs
 

@@ -149,6 +149,7 @@ def fullest(world: World) -> float:
     return max(rates.values()) / (rates.total() / len(rates))
 
 
+@pytest.mark.timed
 def test_500_destinations_lose_a_node_of_eight_and_stand_elsewhere_in_seconds(
     world: World,
 ) -> None:

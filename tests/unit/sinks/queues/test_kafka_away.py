@@ -32,6 +32,7 @@ def said(port: int, call: Callable[[KafkaSink], object]) -> str:
     return message
 
 
+@pytest.mark.timed
 def test_the_cause_is_named_and_not_logged_twenty_times_a_second(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
