@@ -145,6 +145,17 @@ def test_a_partition_that_is_not_there_is_named(
         runner_of(config).run(threading.Event())
 
 
+def test_brokers_that_do_not_make_the_topic_of_places_are_asked_again(mock_kafka: str) -> None:
+    """Which of the two limits on the call came first decided whether the sink waited, or had failed
+    for good with a TimeoutError that said nothing. (The mock cluster makes none.)"""
+    settings = {"transactional": True, "cursor_topic": "never-made", "timeout_s": 1.0}
+    sink = KafkaSink(kafka(mock_kafka, "never", **settings))
+    with pytest.raises(SinkError, match="cannot be made") as caught:
+        sink.open()
+    sink.close()
+    assert caught.value.retryable
+
+
 def test_protobuf_and_arrow(mock_kafka: str, demo_log: None) -> None:
     counts = []
     for number, form in enumerate(("protobuf", "arrow")):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from concurrent import futures
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
@@ -222,13 +223,15 @@ class KafkaSink:
         new = NewTopic(topic, 1, config={"cleanup.policy": "compact"})
         made = admin.create_topics([new], request_timeout=self._timeout_s)[topic]
         try:
-            made.result(self._timeout_s)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            made.result(self._timeout_s + _SOON_S)  # librdkafka ends it before, and says why
+        except (KafkaException, futures.TimeoutError) as error:
+            known = isinstance(error, KafkaException)
+            cause = error.args[0] if known else KafkaError(KafkaError._TIMED_OUT)
+            if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise SinkError(
                     f"Kafka: the topic {topic} for the sink's place cannot be made "
-                    f"({error.args[0].str()}); make it with 1 partition and cleanup.policy=compact",
-                    _kind(error.args[0]),
+                    f"({cause.str()}); make it with 1 partition and cleanup.policy=compact",
+                    _kind(cause),
                 ) from None
 
 
