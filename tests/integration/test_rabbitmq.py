@@ -96,7 +96,10 @@ def test_exchange_binding_and_routing_as_canals(
     rabbitmq_server: RabbitServer, demo_log: None
 ) -> None:
     """Canal declares and binds what its properties name; a dynamic topic is the routing key, with _
-    for dots. Quorum queues are as good, and long messages are cut into frames."""
+    for dots. Quorum queues are as good, and long messages are cut into frames. A queue that several
+    keys lead to has all of them in log order: sorted by key, as Canal sends them, the second table
+    of a batch was behind the first one's later changes, and who leaves out repeats by comparing
+    positions left it out."""
     name = f"x{uuid.uuid4().hex}"
     routing = {"topic": "rest", "dynamic_topic": r".*\..*"}
     keys = {"exchange": name, "exchange_type": "topic", "queue_type": "quorum",
@@ -114,7 +117,7 @@ def test_exchange_binding_and_routing_as_canals(
     runner = runner_of(sink)
     runner.run(threading.Event())
     everything = [message for _, message in read(rabbitmq_server, f"{name}-rest")]
-    assert sorted(map(repr, everything)) == sorted(map(repr, expected()))
+    assert everything == expected()  # whatever their routing keys are
     mine = [message for _, message in read(rabbitmq_server, f"{name}-one")]
     assert mine == [m for m in expected() if (m["database"], m["table"]) == ("shop", "customers")]
     assert read(rabbitmq_server, name) == []  # "shop_#" is one word: it matches nothing

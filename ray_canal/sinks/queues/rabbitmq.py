@@ -130,9 +130,11 @@ class RabbitSink:
             return
         found = self._maker.make(changes)
         self._refuse_too_long(found)
-        self._written.append(_Written(link.sent, found.entries.tolist(), changes))
+        # Messages come by topic, and a queue may be bound to several.
+        order = np.argsort(found.entries, kind="stable")
+        self._written.append(_Written(link.sent, found.entries[order].tolist(), changes))
         with self._translated():
-            for run, is_alone in self._runs(self._messages(changes, found)):
+            for run, is_alone in self._runs(self._messages(changes, found, order.tolist())):
                 if is_alone:
                     link.wait_confirmed()
                 link.publish(self._config.exchange, run)
@@ -180,15 +182,18 @@ class RabbitSink:
                 found = SinkError(str(found), "retry")  # opening makes the exchange again
             raise found from None
 
-    def _messages(self, changes: Changes, found: FlatMessages) -> Iterator[Publish]:
+    def _messages(
+        self, changes: Changes, found: FlatMessages, order: list[int]
+    ) -> Iterator[Publish]:
+        names = list(self._maker.ids(changes, found))
         topics = [self._maker.topic(name) for name in found.topic_names]
         keys: dict[tuple[str, int], str] = {}
-        for number, name in enumerate(self._maker.ids(changes, found)):
+        for number in order:
             topic, partition = topics[found.topics[number]], int(found.partitions[number])
             key = keys.get((topic, partition))
             if key is None:
                 key = keys[topic, partition] = self._routing_key(topic, partition)
-            yield Publish(key, name, found[number])
+            yield Publish(key, names[number], found[number])
 
     def _routing_key(self, topic: str, partition: int) -> str:
         """Raises SinkError: it is longer than AMQP has them."""
