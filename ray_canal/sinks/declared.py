@@ -32,4 +32,6 @@ def declared_type(column: ColumnMeta) -> str:
     name = SYNONYMS.get(word, word)
     if name in _BYTES_OF:
         word = _BYTES_OF[name] if column.charset == "binary" else name
+    if word == "number":  # MariaDB's alone, and known to it in its sql_mode=ORACLE
+        word = name
     return word + paren + rest

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
+import pymysql
 import pytest
 
 from ray_canal.sinks.port import SinkError
 from tests.in_process_sink import running, until
-from tests.integration.test_mysql_mirror import Shop, any_shop, goes_on_behind, shop
+from tests.integration.test_mysql_mirror import (
+    Shop,
+    any_shop,
+    goes_on_behind,
+    shop,
+    shop_of,
+)
 from tests.integration.test_postgres_mirror import Shop as PostgresShop
 from tests.integration.test_postgres_mirror import shop as postgres_shop
+from tests.servers import Server
 
 __all__ = ["any_shop", "postgres_shop", "shop"]
 LAX = "SET SESSION sql_mode = ''"
@@ -65,3 +76,58 @@ def test_in_postgres_too(postgres_shop: PostgresShop) -> None:
         )
         until(lambda: shop.is_mirrored("t"))
     assert list(shop.columns("t")) == ["id", "w", "a", "b", "c", "d", "e", "f"]
+
+
+ELSEWHERE = [
+    (
+        "mariadb",
+        "mysql97",
+        "id UUID PRIMARY KEY, six INET6, four INET4, x INT",
+        "'00000000-0000-0000-0000-00000000000{id}', '::{id}', '10.0.0.{id}', 1",
+        "n UUID NOT NULL DEFAULT '00000000-0000-0000-0000-00000000000f'",
+        "CAST(id AS CHAR), CAST(six AS CHAR), CAST(four AS CHAR), CAST(n AS CHAR), x",
+    ),
+    (
+        "mysql97",
+        "mariadb",
+        "id INT PRIMARY KEY, g GEOMETRYCOLLECTION, v VECTOR(3), x INT",
+        "{id}, ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 {id}))'), TO_VECTOR('[1, {id}]'), 1",
+        "n VECTOR",
+        "id, ST_AsText(g), HEX(v), n, x",
+    ),
+    (
+        "mysql97",
+        "mysql56",
+        "id INT PRIMARY KEY, j JSON, v VECTOR(3), x INT",
+        """{id}, '{{"ä": [{id}]}}', TO_VECTOR('[1, {id}]'), 1""",
+        "n JSON",
+        "id, CAST(j AS CHAR), HEX(v), n, x",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "target", "columns", "row", "more", "shown"), ELSEWHERE)
+def test_types_that_the_target_does_not_know(
+    source: str, target: str, columns: str, row: str, more: str, shown: str,
+    request: pytest.FixtureRequest, tmp_path: Path,
+) -> None:  # fmt: skip
+    """Another kind of server, or an older one, has the nearest type."""
+    other: Server = request.getfixturevalue(target)
+    with contextlib.contextmanager(shop_of)(request.getfixturevalue(source), tmp_path) as here:
+        select = f"SELECT {shown} FROM {{}}.t ORDER BY 1"
+
+        def is_mirrored() -> bool:
+            with contextlib.suppress(pymysql.MySQLError):  # it is not there yet
+                copy = other.execute(select.format(here.copy))
+                return bool(here.server.execute(select.format(here.source)) == copy)
+            return False
+
+        here.run(f"CREATE TABLE t ({columns})")
+        with here.destination(), running(here.mirror(address=other.address)):
+            for number in (1, 2, 3):
+                here.run(f"INSERT INTO t VALUES ({row.format(id=number)})")
+            here.run(f"ALTER TABLE t ADD {more}", "UPDATE t SET x = 2 ORDER BY id LIMIT 2")
+            here.run("DELETE FROM t ORDER BY id LIMIT 1")
+            until(is_mirrored)
+        assert len(other.execute(f"SELECT * FROM {here.copy}.t")) == 2
+        other.execute(f"DROP DATABASE {here.copy}", f"DROP DATABASE {here.copy}_canal")

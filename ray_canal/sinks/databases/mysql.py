@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pymysql.err import DataError, IntegrityError, MySQLError
 
-from ray_canal.binlog.events import version_numbers
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
 from ray_canal.sinks.column_specs import ColumnSpec
@@ -30,6 +29,8 @@ from ray_canal.sinks.databases.mysql_types import (
     canonical_type,
     has_no_default,
     has_no_empty_label,
+    is_since,
+    known_to,
     mysql_type,
     shown,
 )
@@ -239,13 +240,15 @@ class MySqlDatabase(SqlDatabase):
         if column.fill is None:
             return ""
         text = literal(pa.array([column.fill], column.kind))
-        if not has_no_default((column.declared or mysql_type(column.kind)).lower()):
+        declared = known_to(self._version, column).declared
+        if not has_no_default((declared or mysql_type(column.kind)).lower()):
             return f" DEFAULT {text}"
-        return f" DEFAULT ({text})" if self._is_since((8, 0, 13), (10, 2, 1)) else ""
+        is_taken = is_since(self._version, (8, 0, 13), (10, 2, 1))
+        return f" DEFAULT ({text})" if is_taken else ""
 
     def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
         pairs = names.items()
-        if not self._is_since((8, 0, 3), (10, 5, 2)):
+        if not is_since(self._version, (8, 0, 3), (10, 5, 2)):
             text = ", ".join(f"{old} to {new}" for old, new in pairs)
             raise SinkError(
                 f"the source renamed {text}, and the target's server has no RENAME COLUMN: rename "
@@ -253,11 +256,6 @@ class MySqlDatabase(SqlDatabase):
                 "schema",
             )
         self._alter(name, (f"RENAME COLUMN {_quoted(a)} TO {_quoted(b)}" for a, b in pairs))
-
-    def _is_since(self, mysql: tuple[int, ...], mariadb: tuple[int, ...]) -> bool:
-        """Return whether the server is at least that MySQL, or that MariaDB."""
-        is_mariadb = "mariadb" in self._version.lower()
-        return version_numbers(self._version) >= (mariadb if is_mariadb else mysql)
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         kinds: dict[Any, Any] = dict(
@@ -269,7 +267,7 @@ class MySqlDatabase(SqlDatabase):
         )
         return [
             column
-            for column in columns
+            for column in (known_to(self._version, each) for each in columns)
             if column.declared
             and canonical_type(shown(kinds[column.name])) != canonical_type(column.declared)
         ]
@@ -378,8 +376,9 @@ class MySqlDatabase(SqlDatabase):
             self._run(start + b" AND ".join(row) + b" LIMIT 1")
 
     def _definition(self, column: ColumnSpec) -> str:
-        """A column as CREATE TABLE has it: as the source declares it, NULL allowed but in the
-        key."""
+        """A column as CREATE TABLE has it: as the source declares it, so far as the server knows
+        the type, NULL allowed but in the key."""
+        column = known_to(self._version, column)
         kind = column.declared or mysql_type(column.kind, column.is_key)
         charset = column.charset
         if not column.declared and kind == KEY_TEXT:

@@ -3,15 +3,55 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import pyarrow as pa
+
+from ray_canal.binlog.events import version_numbers
+from ray_canal.sinks.column_specs import ColumnSpec
 
 KEY_TEXT = "VARCHAR(255)"
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 _SYNONYMS = {
     "numeric": "decimal", "dec": "decimal", "fixed": "decimal", "real": "double",
     "double precision": "double", "integer": "int", "bool": "tinyint(1)", "boolean": "tinyint(1)",
+    "geomcollection": "geometrycollection",
 }  # fmt: skip
+
+
+class _Known(NamedTuple):
+    """A type's first MySQL and MariaDB; `otherwise`: what servers without it get, of `charset`."""
+
+    mysql: tuple[int, ...]
+    mariadb: tuple[int, ...]
+    otherwise: str
+    charset: str = ""
+
+
+_NEVER = (1 << 30,)
+_KNOWN = {
+    "json": _Known((5, 7, 8), (10, 2, 7), "longtext", "utf8mb4"),
+    "vector": _Known((9, 0), (11, 7), "longblob"),
+    "geomcollection": _Known((8, 0, 11), _NEVER, "geometrycollection"),
+    "uuid": _Known(_NEVER, (10, 7), "char(36)", "ascii"),
+    "inet6": _Known(_NEVER, (10, 5), "varchar(45)", "ascii"),
+    "inet4": _Known(_NEVER, (10, 10), "varchar(15)", "ascii"),
+}
+
+
+def is_since(version: str, mysql: tuple[int, ...], mariadb: tuple[int, ...]) -> bool:
+    """Return whether a server, by its VERSION(), is at least that MySQL, or that MariaDB."""
+    return version_numbers(version) >= (mariadb if "mariadb" in version.lower() else mysql)
+
+
+def known_to(version: str, column: ColumnSpec) -> ColumnSpec:
+    """Return the column with a type that a server of this version knows: another kind of server's,
+    or a newer one's, has some that it does not."""
+    word = re.match(r"[a-z0-9]*", column.declared.lower())
+    known = _KNOWN.get(word[0]) if word else None
+    if known is None or is_since(version, known.mysql, known.mariadb):
+        return column
+    return column._replace(declared=known.otherwise, charset=known.charset)
 
 
 def canonical_type(declared: str) -> str:

@@ -35,6 +35,8 @@ from ray_canal.sinks.declared import declared_type
         ("binary(4)", "binary(4)"),
         ("varbinary(4)", "varbinary(4)"),
         ("long varbinary", "long varbinary"),
+        ("number(9)", "decimal(9)"),
+        ("number(9,2)", "decimal(9,2)"),
         ("uuid", "uuid"),
         ("inet4", "inet4"),
         ("inet6", "inet6"),
