@@ -2,7 +2,7 @@
 
 Each is looked for when this is imported. Where one is missing, a plain way takes its place that
 costs more (untracked references), notices less (object locations, addresses of a head) or waits
-for a head that does not answer (reads of the key-value store with a limit). The key-value store
+for a head that does not answer (calls of the key-value store with a limit). The key-value store
 has no public counterpart; without it no deployment can be found, so its absence is an ImportError.
 
 Untracked references: a reference in an answer makes who gets it a borrower of Ray's, which is three
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from ray._private import worker as ray_worker
@@ -55,6 +55,7 @@ try:
 except ImportError:
     internal_kv_get_gcs_client = None
 
+T = TypeVar("T")
 HAS_UNTRACKED = all(
     hasattr(CoreWorker, name)
     for name in ("serialize_object_ref", "deserialize_and_register_object_ref")
@@ -165,33 +166,53 @@ def head_silent(what: object) -> InstanceNotRunning:
 def kv_get(key: str, limit_s: float | None = None) -> str | None:
     """Return a value of Ray's key-value store, which lives as long as the cluster's head. While
     that is away, wait for it; with a limit raise InstanceNotRunning after so long."""
-    found = _limited("internal_kv_get", key, limit_s, _internal_kv_get)
+    found = _limited(
+        limit_s,
+        lambda head: head.internal_kv_get(key.encode(), None, limit_s),
+        lambda: _internal_kv_get(key),
+    )
     return None if found is None else found.decode()
 
 
-def kv_put(key: str, value: str, *, overwrite: bool = True) -> bool:
-    """Store a value. Return whether there was one before, which counts without `overwrite`."""
-    return bool(_internal_kv_put(key, value, overwrite=overwrite))
+def kv_put(key: str, value: str, *, overwrite: bool = True, limit_s: float | None = None) -> bool:
+    """Store a value. Return whether there was one before, which counts without `overwrite`.
+    `limit_s`: as of `kv_get`; a head that goes on after that may store it nevertheless."""
+    return _limited(
+        limit_s,
+        lambda head: not head.internal_kv_put(
+            key.encode(), value.encode(), overwrite, None, limit_s
+        ),
+        lambda: bool(_internal_kv_put(key, value, overwrite=overwrite)),
+    )
 
 
-def kv_delete(key: str) -> bool:
-    """Delete a value. Return whether there was one: of several who delete it, one is told so."""
-    return bool(_internal_kv_del(key))
+def kv_delete(key: str, limit_s: float | None = None) -> bool:
+    """Delete a value. Return whether there was one: of several who delete it, one is told so.
+    `limit_s`: as of `kv_put`."""
+    return _limited(
+        limit_s,
+        lambda head: bool(head.internal_kv_del(key.encode(), False, None, limit_s)),
+        lambda: bool(_internal_kv_del(key)),
+    )
 
 
 def kv_keys(prefix: str, limit_s: float | None = None) -> list[str]:
     """Return the keys that begin so. `limit_s`: as of `kv_get`."""
-    found = _limited("internal_kv_keys", prefix, limit_s, _internal_kv_list)
+    found = _limited(
+        limit_s,
+        lambda head: head.internal_kv_keys(prefix.encode(), None, limit_s),
+        lambda: _internal_kv_list(prefix),
+    )
     return [key.decode() for key in found]
 
 
-def _limited(method: str, key: str, limit_s: float | None, plain: Callable[[str], Any]) -> Any:
-    """Read by a method of Ray's own client of its head, which alone takes a limit; without one, or
-    in a Ray Client, which has none here, in the plain way."""
+def _limited(limit_s: float | None, ask: Callable[[Any], T], plain: Callable[[], T]) -> T:
+    """Ask by Ray's own client of its head, which alone takes a limit; without one, or in a Ray
+    Client, which has none here, in the plain way."""
     client = None if internal_kv_get_gcs_client is None else internal_kv_get_gcs_client()
     if limit_s is None or client is None:
-        return plain(key)
+        return plain()
     try:
-        return getattr(client, method)(key.encode(), None, limit_s)
+        return ask(client)
     except RpcError as error:
-        raise head_silent(f"{error} after {limit_s:.0f} s") from None
+        raise head_silent(f"{error} after {limit_s:g} s") from None

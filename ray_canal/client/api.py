@@ -14,7 +14,7 @@ import ray
 from ray_canal.actors import launch, registry
 from ray_canal.actors.control.controller import controller as find_controller
 from ray_canal.actors.control.homes import cluster_nodes, head_of
-from ray_canal.actors.placement_table import PlacementTable, home_for, share_here
+from ray_canal.actors.placement_table import home_for, share_here
 from ray_canal.actors.upstream.spare_pool import start_one
 from ray_canal.client.controller_calls import (
     BEGIN_S,
@@ -127,7 +127,7 @@ def _start_processes(canal: CanalConfig) -> None:
     destinations that do not share one, and the spare."""
     namespace = canal.ray.namespace
     names = {instance.destination for instance in canal.instance}
-    placed = set(PlacementTable(namespace).names())
+    placed = set(registry.destinations(namespace))
     share = share_here(canal.ray.destinations_per_process, names, placed)
     here = {each.destination for each in canal.instance if each.node == HEAD}
     if here and not share and canal.ray.spare:
@@ -253,7 +253,7 @@ def stop(destination: str, *, namespace: str = registry.NAMESPACE) -> None:
     if destination not in registry.destinations(namespace):
         registry.find_store(destination, namespace)  # tells what runs
     ask_controller(running_controller(namespace), "stop", destination)
-    if not PlacementTable(namespace).names():
+    if not registry.destinations(namespace):
         _end_notifier(namespace)
 
 

@@ -22,7 +22,7 @@ from ray_canal.errors import ConfigError, InstanceNotFound
 from ray_canal.model.reports import SchemaHistoryReport, SnapshotReport, SubscriberReport
 from ray_canal.render import plain
 from ray_canal.sinks.actor import (
-    SinkRecords,
+    asked_records,
     pause_sink,
     seek_sink,
     sink_plan,
@@ -93,7 +93,7 @@ class Cluster:
     ) -> dict[str, str]:
         """Join the small files of a lake's tables (none named: of all); return what was done, by
         table. Raises ConfigError: the sink writes no lake."""
-        record = SinkRecords(self._namespace).get(name)
+        record = asked_records(self._namespace).get(name)
         lake = lake_of(SinkConfig.model_validate(record["config"]))
         lake.open()
         try:

@@ -21,6 +21,7 @@ import ray
 from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
+from ray_canal.actors import registry
 from ray_canal.actors.answers import raised_by_actor
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.placement import ACTOR_CPUS
@@ -172,17 +173,20 @@ class SinkActor:
 
 
 class SinkRecords:
-    """The sinks that should run in a namespace."""
+    """The sinks that should run in a namespace. `limit_s`: so long a call waits for a head of Ray's
+    that does not answer, and raises InstanceNotRunning then; None: until it answers."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, limit_s: float | None = None) -> None:
         self._prefix = f"ray_canal:sink:{namespace}:"
+        self._limit_s = limit_s
 
     def put(self, name: str, config: dict[str, Any], *, paused: bool) -> None:
-        kv_put(self._prefix + name, json.dumps({"config": config, "paused": paused}))
+        record = json.dumps({"config": config, "paused": paused})
+        kv_put(self._prefix + name, record, limit_s=self._limit_s)
 
     def get(self, name: str) -> dict[str, Any]:
         """Raises InstanceNotFound."""
-        found = kv_get(self._prefix + name)
+        found = kv_get(self._prefix + name, self._limit_s)
         if found is None:
             names = ", ".join(self.names()) or "none"
             raise InstanceNotFound(
@@ -193,10 +197,11 @@ class SinkRecords:
         return record
 
     def remove(self, name: str) -> None:
-        kv_delete(self._prefix + name)
+        kv_delete(self._prefix + name, self._limit_s)
 
     def names(self) -> list[str]:
-        return sorted(key.removeprefix(self._prefix) for key in kv_keys(self._prefix))
+        keys = kv_keys(self._prefix, self._limit_s)
+        return sorted(key.removeprefix(self._prefix) for key in keys)
 
 
 class CommittedPlaces:
@@ -215,7 +220,12 @@ class CommittedPlaces:
         return None if found is None else Cursor.from_json(found)
 
     def forget(self, name: str) -> None:
-        kv_delete(self._prefix + name)
+        kv_delete(self._prefix + name, registry.HEAD_S)
+
+
+def asked_records(namespace: str = NAMESPACE) -> SinkRecords:
+    """Return the records for who waits for Ray's head for HEAD_S at most."""
+    return SinkRecords(namespace, registry.HEAD_S)
 
 
 Config = str | os.PathLike[str] | dict[str, Any] | CanalConfig
@@ -233,7 +243,7 @@ def start_sinks(config: Config, *names: str) -> list[str]:
     connect_ray(canal)
     namespace = canal.ray.namespace
     chosen = [canal.sink_named(name) for name in names] if names else list(canal.sink)
-    _refuse_others(SinkRecords(namespace), chosen)
+    _refuse_others(asked_records(namespace), chosen)
     for sink in chosen:
         make_sink(sink)  # its packages are here, its class is found
         if keys := clear_secrets(sink):
@@ -252,7 +262,7 @@ def sink_plan(config: Config) -> dict[str, str]:
     another destination has a sink of one's name."""
     canal = load(config)
     connect_ray(canal, local=False)
-    records = SinkRecords(canal.ray.namespace)
+    records = asked_records(canal.ray.namespace)
     _refuse_others(records, canal.sink)
     found = dict.fromkeys(records.names(), "unlisted")
     for sink in canal.sink:
@@ -279,7 +289,7 @@ def _refuse_others(records: SinkRecords, chosen: Sequence[SinkConfig]) -> None:
 
 
 def _start(sink: SinkConfig, namespace: str) -> None:
-    records, tree = SinkRecords(namespace), sink.model_dump(mode="json")
+    records, tree = asked_records(namespace), sink.model_dump(mode="json")
     paused = False
     if sink.name in records.names():
         known = records.get(sink.name)
@@ -326,7 +336,7 @@ def _end(name: str, handle: ActorHandle[Any], namespace: str) -> None:
 def stop_sink(name: str, *, namespace: str = NAMESPACE) -> None:
     """Stop a sink; its subscriber and its place stay. Raises InstanceNotFound."""
     connect_ray(local=False)
-    records = SinkRecords(namespace)
+    records = asked_records(namespace)
     records.get(name)
     records.remove(name)
     handle = find_actor(SINK_PREFIX + name, namespace)
@@ -338,7 +348,7 @@ def pause_sink(name: str, *, paused: bool = True, namespace: str = NAMESPACE) ->
     """Let a sink write nothing until it is resumed, also over restarts; its subscription stays.
     Raises InstanceNotFound, InstanceNotRunning."""
     connect_ray(local=False)
-    records = SinkRecords(namespace)
+    records = asked_records(namespace)
     record = records.get(name)
     records.put(name, record["config"], paused=paused)
     handle = find_actor(SINK_PREFIX + name, namespace)
@@ -359,7 +369,7 @@ def seek_sink(name: str, to: str, *, namespace: str = NAMESPACE) -> None:
     PositionPurged, and what the target raises.
     """
     connect_ray(local=False)
-    record = SinkRecords(namespace).get(name)
+    record = asked_records(namespace).get(name)
     config = SinkConfig.model_validate(record["config"])
     target = make_sink(config)
     forget = getattr(target, "forget_place", None) or getattr(target, "write_again", None)
@@ -384,7 +394,7 @@ def sink_status(name: str | None = None, *, namespace: str = NAMESPACE) -> dict[
     """Return one or all sinks of the cluster by name: state, counters, place, error. Raises
     InstanceNotFound."""
     connect_ray(local=False)
-    records = SinkRecords(namespace)
+    records = asked_records(namespace)
     found = {}
     for each in [name] if name else records.names():
         config = records.get(each)["config"]

@@ -16,6 +16,7 @@ from ray_canal.actors import registry
 from ray_canal.client import api, controller_calls, joining, succession
 from ray_canal.client import apply as applying
 from ray_canal.errors import InstanceNotRunning
+from ray_canal.sinks.actor import CommittedPlaces, asked_records
 from tests.integration.test_tcp import deployment
 from tests.processes import CONTROLLER, GCS, SERVER, running, stopped
 from tests.servers.run import free_port
@@ -98,7 +99,22 @@ def test_nobody_waits_for_ever_for_a_head_that_sleeps(
             ):
                 with pytest.raises(InstanceNotRunning, match=r"head does not answer .*gcs_server"):
                     call()
+            shorter.setattr(registry, "HEAD_S", 0.1)
+            records = asked_records(name)  # the head may fall asleep behind `connect_ray`'s look
+            for call in (
+                records.names,
+                lambda: records.get("s"),
+                lambda: records.put("s", {}, paused=False),
+                lambda: records.remove("s"),
+                lambda: CommittedPlaces(name).forget("s"),
+            ):
+                with pytest.raises(InstanceNotRunning, match=r"head does not answer .*gcs_server"):
+                    call()
             assert not joining._any_address(address, joining._speaks)  # nobody joins it
             assert connector.get(100, timeout=60)  # whoever has found its destination goes on
         assert canal.status(namespace=name)["tcp-shop"]["state"] == "finished"  # all was read
+        records.put("s", {"destination": "tcp-shop"}, paused=True)
+        assert records.get("s") == {"config": {"destination": "tcp-shop"}, "paused": True}
+        records.remove("s")
+        assert records.names() == []
     canal.stop("tcp-shop", namespace=name)

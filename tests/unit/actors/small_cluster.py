@@ -84,7 +84,12 @@ class SmallCluster:
             "_internal_kv_list": lambda prefix: self._keys(prefix.encode()),
         }.items():
             monkeypatch.setattr(ray_internals, name, call)
-        head = SimpleNamespace(internal_kv_get=self._get, internal_kv_keys=self._keys)
+        head = SimpleNamespace(
+            internal_kv_get=self._get,
+            internal_kv_keys=self._keys,
+            internal_kv_put=self._put_within,
+            internal_kv_del=self._delete_within,
+        )
         monkeypatch.setattr(ray_internals, "internal_kv_get_gcs_client", lambda: head)
         context = SimpleNamespace(get_node_id=lambda: NODE, current_actor=Handle("me"))
         monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
@@ -111,6 +116,16 @@ class SmallCluster:
         if overwrite or not had:
             self.values[key] = value.encode()
         return had
+
+    def _put_within(
+        self, key: bytes, value: bytes, overwrite: bool, namespace: None, limit_s: float
+    ) -> int:
+        self._refuse_asleep()
+        return int(not self._put(key.decode(), value.decode(), overwrite=overwrite))
+
+    def _delete_within(self, key: bytes, by_prefix: bool, namespace: None, limit_s: float) -> int:
+        self._refuse_asleep()
+        return int(self.values.pop(key.decode(), None) is not None)
 
     def _find(self, name: str, namespace: str) -> Handle:
         if self.head_sleeps:

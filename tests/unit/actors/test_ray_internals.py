@@ -72,13 +72,26 @@ def test_without_rays_own_client_of_the_head_a_limit_counts_for_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = SmallCluster(monkeypatch)
-    cluster.values["key"] = b"value"
-    assert ray_internals.kv_get("key", 1.0) == "value"
-    assert ray_internals.kv_keys("k", 1.0) == ["key"]
+
+    def a_life_of_a_key() -> None:
+        assert not ray_internals.kv_put("key", "first", limit_s=1.0)
+        assert ray_internals.kv_put("key", "value", limit_s=1.0)
+        assert ray_internals.kv_put("key", "other", overwrite=False, limit_s=1.0)
+        assert ray_internals.kv_get("key", 1.0) == "value"
+        assert ray_internals.kv_keys("k", 1.0) == ["key"]
+        assert ray_internals.kv_delete("key", 1.0)
+        assert not ray_internals.kv_delete("key", 1.0)
+
+    a_life_of_a_key()
     cluster.head_sleeps = True
-    for read in (ray_internals.kv_get, ray_internals.kv_keys):
+    for call in (
+        lambda: ray_internals.kv_get("key", 1.0),
+        lambda: ray_internals.kv_keys("key", 1.0),
+        lambda: ray_internals.kv_put("key", "value", limit_s=1.0),
+        lambda: ray_internals.kv_delete("key", 1.0),
+    ):
         with pytest.raises(InstanceNotRunning, match=r"Deadline Exceeded after 1 s\): .* start"):
-            read("key", 1.0)
+            call()
+    assert not cluster.values
     monkeypatch.setattr(ray_internals, "internal_kv_get_gcs_client", None)
-    assert ray_internals.kv_get("key", 1.0) == "value"
-    assert ray_internals.kv_keys("k", 1.0) == ["key"]
+    a_life_of_a_key()

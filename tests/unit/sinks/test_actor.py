@@ -16,9 +16,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of sinks whose process was started."""
     values: dict[str, str] = {}
     found: list[str] = []
-    monkeypatch.setattr(actor, "kv_put", values.__setitem__)
-    monkeypatch.setattr(actor, "kv_get", values.get)
-    monkeypatch.setattr(actor, "kv_keys", lambda prefix: [k for k in values if prefix in k])
+    monkeypatch.setattr(actor, "kv_put", lambda key, text, **_: values.__setitem__(key, text))
+    monkeypatch.setattr(actor, "kv_get", lambda key, _=None: values.get(key))
+    monkeypatch.setattr(actor, "kv_keys", lambda prefix, _: [k for k in values if prefix in k])
     monkeypatch.setattr(actor, "connect_ray", lambda *_, **__: None)
     monkeypatch.setattr(actor, "find_actor", lambda *_: None)
     monkeypatch.setattr(actor, "_launch", lambda name, _: found.append(name))
