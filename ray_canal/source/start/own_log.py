@@ -15,12 +15,18 @@ from dataclasses import dataclass, replace
 
 from ray_canal.model.position import EntryPosition, LogPosition, journal_key, utc_text
 from ray_canal.model.timeline import LogFile
-from ray_canal.source.gtid_sets import missing_gtids, union
+from ray_canal.source.gtid_sets import is_mysql_set, missing_gtids, union
 from ray_canal.source.start.log_file import Log, Surroundings
 from ray_canal.source.start.search import Search
 
 _YOUNG_BYTES = 64 << 20
 """Bytes of a file that are read to tell two that were created in the same second."""
+
+_OUT_OF_ORDER = (
+    " (to the second; if the cursor is from a replica that applied in parallel without "
+    "slave_preserve_commit_order, and no server was reset or restored, this may be the right log: "
+    "then `ray-canal subscriber NAME CLIENT_ID seek GTIDS`, with the cursor's, goes on after them)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +186,10 @@ def _begun_again_by_seconds(
     All servers keep the times of a transaction's rows. MariaDB 10 and MySQL 5 give its GTID and its
     end that of the last row on a replica, and that of the commit where it was written; so the
     earliest of its events is the one to compare.
+
+    A replica of MySQL 5 that applies in parallel and not in the order of commits may have delivered
+    an older transaction last. Nothing that a cursor holds tells its last GTIDs from others given
+    again after a restore, whose log would be passed over: it is refused, and told what to do.
     """
     if not position.timestamp or 0 < search.found.passed_s <= position.timestamp:
         return ""
@@ -189,7 +199,8 @@ def _begun_again_by_seconds(
     here_s = search.last_ones_s(position.gtid, position.timestamp * 1_000_000 - window_us)
     if here_s is None or here_s <= position.timestamp:
         return ""
-    return _committed_then(here_s * 1_000_000, position.timestamp * 1_000_000)
+    then = _committed_then(here_s * 1_000_000, position.timestamp * 1_000_000)
+    return then + _OUT_OF_ORDER if is_mysql_set(position.gtid) else then
 
 
 def _committed_then(here_us: int, cursor_us: int) -> str:

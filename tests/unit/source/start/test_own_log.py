@@ -252,8 +252,13 @@ def test_another_server_that_began_its_gtids_again_without_microseconds(kind: st
             assert decide(source(), [known], log).position == place
         earlier = replace(old, timestamp=Search(log).first.created_s - 1)
         for known in (earlier, replace(earlier, row=1, entry=2, open_gtid=of(gtids[index]))):
-            with pytest.raises(TransactionsMissing, match="other transactions under the GTIDs"):
+            with pytest.raises(TransactionsMissing, match="transactions under the GTIDs") as it:
                 decide(source(), [cursor(known, THERE)], log)
+            # Behind a parallel replica of MySQL 5 it may be the right log: that is said.
+            told = "slave_preserve_commit_order" in str(it.value) and "seek GTIDS" in str(it.value)
+            assert told == kind.startswith("mysql56")
+        accepted = source(start="gtid", gtid_set=place.gtid)
+        assert decide(accepted, (), log).position.gtid == place.gtid
 
 
 def of(gtid: Any) -> str:
