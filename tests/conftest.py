@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.fixture_canal_python",
     "tests.fixture_browser",
     "tests.fixture_sinks",
+    "tests.shared_imports",
 ]
 
 
