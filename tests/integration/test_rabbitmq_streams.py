@@ -288,6 +288,11 @@ def test_what_a_person_has_to_put_right_ends_the_sink(
         with pytest.raises(SinkError, match=told) as caught:
             runner_of(config).run(threading.Event())
         assert caught.value.kind == "fatal"
+    queue = name()
+    with rabbitmq_server.connect() as connection:
+        connection.channel().queue_declare(queue)
+    with pytest.raises(SinkError, match=f"{queue} is a queue, or a stream with other arguments"):
+        runner_of(streaming(rabbitmq_server, queue)).run(threading.Event())
 
 
 def test_messages_go_over_tls(rabbitmq_server: RabbitServer, demo_log: None) -> None:

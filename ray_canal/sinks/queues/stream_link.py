@@ -130,7 +130,16 @@ class StreamLink(BrokerLink):
         if len(self._publishers) == _PUBLISHERS_MAX:
             self._release_publishers()
         number = len(self._publishers)
-        self._ask(_CREATE, _text(stream) + _SIZE.pack(0), also=_EXISTS)
+        try:
+            self._ask(_CREATE, _text(stream) + _SIZE.pack(0), also=_EXISTS)
+        except LinkError as error:
+            if error.code != _CODES[_OTHER]:
+                raise
+            raise LinkError(
+                f"{stream} is a queue, or a stream with other arguments: name another stream, or "
+                "delete it",
+                error.code,
+            ) from None
         try:
             self._ask(_DECLARE_PUBLISHER, bytes([number]) + _text(name) + _text(stream))
         except LinkError as error:
