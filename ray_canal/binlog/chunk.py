@@ -142,7 +142,8 @@ class ChunkHead:
     among them, so that who walks them asks for as much memory as they need; 0 where nobody has
     counted them. `created_s`: when the server created the file, as EntryPosition has it. `skips`:
     offsets in the file of events that are left out if they cannot be read (source.skip_events).
-    `on_undecodable`: what happens to others (source.on_undecodable).
+    `on_undecodable`: what happens to others (source.on_undecodable). `first_since_start`: see
+    FormatDescription.
     """
 
     sequence: int
@@ -161,6 +162,7 @@ class ChunkHead:
     created_s: int = 0
     skips: tuple[int, ...] = ()
     on_undecodable: OnUndecodable = "stop"
+    first_since_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)

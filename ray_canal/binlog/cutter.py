@@ -78,13 +78,12 @@ class ChunkCutter:
         self.server_version = ""
         self.flavor = FLAVOR_MYSQL
         self.has_checksum = False
+        self.first_since_start = False  # see FormatDescription
         self.post_header_bytes = b""
         self.chunk_bytes = chunk_bytes  # may be changed between two chunks
         self._sequence = sequence
         self._buffer: Bytes = np.empty(0, np.uint8)  # `reserve` makes room
-        self._start = (
-            0  # of the chunk in making; its carried prefix, if in the buffer, is the first
-        )
+        self._start = 0  # of the chunk in making, with its carried prefix if that is in the buffer
         self._carried_bytes = 0  # of the prefix in the buffer
         self._prefix: list[Bytes] = []  # carried events that are not in the buffer
         self._filled = 0
@@ -155,7 +154,7 @@ class ChunkCutter:
             raise error.at(self.journal_name, self.position) from None
         self._learn_created(told.created_s)
         self.server_version, self.flavor = told.server_version, told.flavor
-        self.has_checksum = told.has_checksum
+        self.has_checksum, self.first_since_start = told.has_checksum, told.first_since_start
         self.post_header_bytes = told.post_header_bytes
         learn_format(self._state, told)
 
@@ -284,6 +283,7 @@ class ChunkCutter:
                 created_s=self.created_s,
                 skips=self._skips_here() if self._skips else (),
                 on_undecodable=self._on_undecodable,
+                first_since_start=self.first_since_start,
             ),
             data=data,
         )

@@ -41,13 +41,15 @@ class EventHeader:
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
     """Format of a file's events: `post_header_bytes` has the length of each type's fixed part, at
-    type - 1; `created_s`: when the server made the file."""
+    type - 1; `created_s`: when the server made the file; `first_since_start`: it is the first file
+    that the server has written since its start (only there the event's body has a time)."""
 
     server_version: str
     flavor: str
     has_checksum: bool
     post_header_bytes: bytes
     created_s: int
+    first_since_start: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def parse_format_description(event: bytes) -> FormatDescription:
     body = event[HEADER_BYTES:]
     if len(body) < _FORMAT_FIXED.size or event[4] != event_types.FORMAT_DESCRIPTION:
         raise CorruptEvent("FORMAT_DESCRIPTION event is too short, or is none")
-    version, name, _, header_bytes = _FORMAT_FIXED.unpack_from(body)
+    version, name, started_s, header_bytes = _FORMAT_FIXED.unpack_from(body)
     if version != 4 or header_bytes != HEADER_BYTES:
         raise UnsupportedEvent(
             f"binlog version {version} with {header_bytes}-byte event headers; only version 4 "
@@ -114,16 +116,9 @@ def parse_format_description(event: bytes) -> FormatDescription:
     if algorithm not in (0, 1):
         raise UnsupportedEvent(f"binlog checksum algorithm {algorithm} is not known")
     created_s = int.from_bytes(event[:4], "little")
-    return FormatDescription(server_version, flavor, algorithm == 1, bytes(lengths), created_s)
-
-
-def is_first_since_start(event: bytes) -> bool:
-    """Tell if an event is the FORMAT_DESCRIPTION of the first file that a server has written since
-    its start: only there its body has a time. `event`: its begin will do."""
-    body = event[HEADER_BYTES:]
-    if len(body) < _FORMAT_FIXED.size or event[4] != event_types.FORMAT_DESCRIPTION:
-        return False
-    return bool(_FORMAT_FIXED.unpack_from(body)[2])
+    return FormatDescription(
+        server_version, flavor, algorithm == 1, bytes(lengths), created_s, started_s != 0
+    )
 
 
 def parse_rotate(event: bytes) -> tuple[str, int]:

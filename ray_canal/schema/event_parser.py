@@ -13,7 +13,7 @@ import numpy as np
 from ray_canal.binlog.assemble import Without, assemble
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
-from ray_canal.binlog.events import is_first_since_start, parse_query
+from ray_canal.binlog.events import parse_query
 from ray_canal.binlog.packed_chunk import pack
 from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord
 from ray_canal.binlog.table_map import TableMap
@@ -42,7 +42,6 @@ logger = logging.getLogger(__name__)
 _EFFECTS_WITH_COLUMNS_MAX = 100
 """Tables that a statement may drop with their columns in its chunk; with more (DROP DATABASE) they
 do not travel along."""
-_FORMAT_BYTES_MAX = 256
 
 
 class EventParser:
@@ -96,8 +95,7 @@ class EventParser:
 
     def _parsed(self, raw: RawChunk) -> ParsedChunk:
         walked = walk(raw)
-        begins_file = raw.head.position == BINLOG_START
-        if begins_file and is_first_since_start(raw.data[:_FORMAT_BYTES_MAX].tobytes()):
+        if raw.head.position == BINLOG_START and raw.head.first_since_start:
             self._temporary.forget()
         pieces = None if names_transactions(walked) else digest_pieces(raw, walked)
         task = _Chunk(raw, walked, self._schemas, self._keeper, self._wanted, self._temporary)

@@ -300,6 +300,18 @@ def test_a_version_of_other_digits_is_no_number() -> None:
     assert cutter.has_checksum
 
 
+@pytest.mark.parametrize("started_s", [0, 1_700_000_000])
+def test_chunks_of_the_first_file_since_the_servers_start_say_so(started_s: int) -> None:
+    cutter = ChunkCutter(1 << 16, contiguous=True)
+    cutter.begin_file("a.000001")
+    first = bytearray(format_event())
+    struct.pack_into("<I", first, 71, started_s)
+    cutter.feed(first)
+    chunk = cutter.next() or cutter.flush()
+    assert chunk is not None
+    assert chunk.head.first_since_start == bool(started_s)
+
+
 def test_events_left_out_by_the_server_start_a_new_chunk() -> None:
     cutter = stream()
     cutter.feed(event(16, bytes(8), 531) + event(16, bytes(8), 2031))
