@@ -1,11 +1,10 @@
 """Cutting a table of any key into ranges: each border is a key that the server gave, compared by
 the server alone.
 
-Where the key is one integer column, the keys that are left are halved until the optimizer's
-estimate of a part is small enough: it looks into the index and reads no rows. Else a border is
-found by walking so many entries of the index on. `(a, b) > (x, y)` would not be a range to MySQL,
-so it is written as `a > x OR (a = x AND b > y)`. Columns that the index has
-from the greatest down are walked so, too: what is above a border is behind it in the index.
+Where the key is one integer column, the keys that are left are halved (planner.py). Else a border
+is found by walking so many entries of the index on. `(a, b) > (x, y)` would not be a range to
+MySQL, so it is written as `a > x OR (a = x AND b > y)`. Columns that the index has from the
+greatest down are walked so, too: what is above a border is behind it in the index.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from typing import Any
 from ray_canal.kernels.base import codes
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.snapshot.columns import Selection, quoted
-from ray_canal.snapshot.planner import from_clause, has_integer_key
+from ray_canal.snapshot.planner import Ask, from_clause, halved_keys, has_integer_key
 from ray_canal.snapshot.tables import SnapshotTable
 
-Ask = Callable[[str], list[dict[str, Any]]]
 Border = tuple[str, ...]
 """A key as SQL literals, one for each of its columns."""
 
@@ -67,7 +65,7 @@ class KeyRanges:
         """Ranges between two borders, of about `rows` rows each; the next one is made when it is
         asked for."""
         if has_integer_key(self._table):
-            yield from self._halved(after, upto, rows)
+            yield from self._integer_ranges(after, upto, rows)
             return
         while True:
             left = self._between(after, upto)
@@ -78,35 +76,15 @@ class KeyRanges:
             yield KeyRange(after, border, self._between(after, border))
             after = border
 
-    def _halved(
+    def _integer_ranges(
         self, after: Border | None, upto: Border, rows: Callable[[], int]
     ) -> Iterator[KeyRange]:
         first = self._border("", 0) if after is None else after
-        low = int((first or upto)[0]) + (after is not None)
-        parts, count = [(low, int(upto[0]))], 0
-        while parts:
-            low, high = parts.pop()
-            found, most = self._estimate(low, high), rows()
-            if low < high and found > most:
-                middle = (low + high) // 2
-                parts += [(middle + 1, high), (low, middle)]
-                continue
-            if count and count + found > most:  # small ones go together: keys have gaps
-                border = (str(low - 1),)
-                yield KeyRange(after, border, self._between(after, border), count)
-                after, count = border, 0
-            count += found
-        yield KeyRange(after, upto, self._between(after, upto), count)
-
-    def _estimate(self, low: int, high: int) -> int:
-        """About how many rows have a key from `low` to `high`."""
-        meta, name = self._table.meta, self._names[0]
-        source = quoted(meta.schema, meta.table)  # a forced index would not be looked into
-        [found, *_] = self._ask(
-            f"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM {source} WHERE {name} >= {low} AND "
-            f"{name} <= {high}"
-        )
-        return int(found["rows"] or 0)
+        low, high = int((first or upto)[0]) + (after is not None), int(upto[0])
+        for last, count in halved_keys(self._ask, self._table, low, high, rows):
+            border = (str(last),)
+            yield KeyRange(after, border, self._between(after, border), count)
+            after = border
 
     def _between(self, after: Border | None, upto: Border) -> str:
         until = f"({self._up_to(upto)})"

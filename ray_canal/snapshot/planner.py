@@ -1,17 +1,21 @@
-"""Cutting a table into ranges of its key.
+"""Cutting a table into ranges of its key, where that is one integer column.
 
-Where the key is one integer column, [min, max] is halved until the optimizer's estimate of a part
-is small enough: it looks into the index, and reads no rows. Parts are made as they are asked for.
+The keys are halved until the optimizer's estimate of a part is small enough: it looks into the
+index, and reads no rows. Parts are made as they are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ray_canal.snapshot.columns import quoted
 from ray_canal.snapshot.tables import SnapshotTable
 from ray_canal.source.catalog import Catalog
 from ray_canal.types.numeric import INTEGERS
+
+Ask = Callable[[str], list[dict[str, Any]]]
+"""Runs a query and returns its rows."""
 
 
 def has_integer_key(table: SnapshotTable) -> bool:
@@ -23,42 +27,60 @@ def has_integer_key(table: SnapshotTable) -> bool:
 
 
 def from_clause(table: SnapshotTable) -> str:
-    """The table, read by its key where it has one."""
+    """Return the table as FROM has it: read by its key where it has one."""
     name = quoted(table.meta.schema, table.meta.table)
     return f"{name} FORCE INDEX ({quoted(table.index)})" if table.index else name
+
+
+def halved_keys(
+    ask: Ask, table: SnapshotTable, low: int, high: int, rows: Callable[[], int]
+) -> Iterator[tuple[int, int]]:
+    """Cut the integer keys from `low` to `high` into parts of at most about `rows()` rows each;
+    yield of each, in order, its last key and its estimated rows."""
+    parts, count = [(low, high)], 0
+    while parts:
+        first, last = parts.pop()
+        found, most = _estimate(ask, table, first, last), rows()
+        if first < last and found > most:
+            middle = (first + last) // 2
+            parts += [(middle + 1, last), (first, middle)]
+            continue
+        if count and count + found > most:  # small ones go together: keys have gaps
+            yield first - 1, count
+            count = 0
+        count += found
+    yield high, count
+
+
+def _estimate(ask: Ask, table: SnapshotTable, first: int, last: int) -> int:
+    """Return about how many rows have a key from `first` to `last`."""
+    key = quoted(table.key[0])
+    source = quoted(table.meta.schema, table.meta.table)  # a forced index would not be looked into
+    [found, *_] = ask(
+        f"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM {source} WHERE {key} >= {first} AND "
+        f"{key} <= {last}"
+    )
+    return int(found["rows"] or 0)
 
 
 def integer_ranges(
     catalog: Catalog, table: SnapshotTable, rows: int
 ) -> Iterator[tuple[int | None, int | None]]:
-    """Parts of a table of about `rows` rows, in order: [first key, first key behind it), None where
-    a part has no end. Together they are all keys that there can be."""
-    key = quoted(table.key[0])
-    source = quoted(table.meta.schema, table.meta.table)  # a forced index would not be looked into
+    """Cut a table into parts of about `rows` rows; yield of each, in order, its first key and the
+    first key after it, None where a part has no end. Together they are all keys that there can
+    be."""
+    key, source = quoted(table.key[0]), quoted(table.meta.schema, table.meta.table)
     [ends] = catalog.rows(f"SELECT MIN({key}) AS low, MAX({key}) AS high FROM {source}")
-    first, last = (0, 0) if ends["low"] is None else (int(ends["low"]), int(ends["high"]) + 1)
-    parts, begin, count = [(first, last)], None, 0
-    while parts:
-        low, high = parts.pop()
-        found = _estimate(catalog, source, f"{key} >= {low} AND {key} < {high}")
-        if high - low > 1 and found > rows:
-            middle = (low + high) // 2
-            parts += [(middle, high), (low, middle)]
-            continue
-        if count and count + found > rows:  # small ones go together: keys have gaps
-            yield begin, low
-            begin, count = low, 0
-        count += found
-    yield begin, None
+    low, high = (0, 0) if ends["low"] is None else (int(ends["low"]), int(ends["high"]))
+    begin = None
+    for last, _ in halved_keys(catalog.rows, table, low, high, lambda: rows):
+        end = None if last == high else last + 1
+        yield begin, end
+        begin = end
 
 
 def condition_of(table: SnapshotTable, part: tuple[int | None, int | None]) -> str:
-    """A part as SQL; empty: the whole table."""
+    """Return a part as a condition in SQL; empty: the whole table."""
     key, (low, high) = quoted(table.key[0]), part
     bounds = [f"{key} >= {low}"] * (low is not None) + [f"{key} < {high}"] * (high is not None)
     return " AND ".join(bounds)
-
-
-def _estimate(catalog: Catalog, source: str, condition: str) -> int:
-    found = catalog.rows(f"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM {source} WHERE {condition}")
-    return int(found[0]["rows"] or 0)

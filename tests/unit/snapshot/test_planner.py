@@ -22,10 +22,10 @@ class Estimating:
     def rows(self, sql: str) -> list[dict[str, Any]]:
         if sql.startswith("SELECT MIN"):
             return [{"low": min(self._keys, default=None), "high": max(self._keys, default=None)}]
-        found = re.search(r">= (-?\d+) AND `id` < (-?\d+)", sql)
+        found = re.search(r">= (-?\d+) AND `id` <= (-?\d+)", sql)
         assert found is not None
         low, high = int(found[1]), int(found[2])
-        return [{"rows": sum(low <= key < high for key in self._keys)}]
+        return [{"rows": sum(low <= key <= high for key in self._keys)}]
 
 
 def ranges(*keys: int, rows: int) -> list[tuple[int | None, int | None]]:
