@@ -11,6 +11,8 @@ from ray_canal.actors.store_calls import CallFailed
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import CanalError, InstanceNotRunning
 
+ANSWER_S = 15.0
+"""Limit of waiting for a process's answer about its state: one that stands still gives none."""
 ACTOR_AWAY = (RayActorError, ActorUnschedulableError)
 """Errors of a call whose actor has ended; the second one's with its node."""
 

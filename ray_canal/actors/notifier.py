@@ -15,7 +15,7 @@ from typing import Any
 from ray.exceptions import RayError
 
 from ray_canal.actors import registry
-from ray_canal.actors.answers import answered
+from ray_canal.actors.answers import ANSWER_S, answered
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.priority import as_ray_itself
 from ray_canal.config.notify import NotifyConfig
@@ -26,8 +26,6 @@ from ray_canal.destination.status.webhook import Webhook
 from ray_canal.errors import CanalError
 
 logger = logging.getLogger(__name__)
-
-_ANSWER_S = 10.0
 
 
 class NotifierActor:
@@ -86,6 +84,6 @@ class NotifierActor:
         with contextlib.suppress(RayError, CanalError, asyncio.TimeoutError):
             store = await asyncio.to_thread(registry.find_store, name, self._namespace)
             status = store.submit(DestinationApi.status)
-            answer: dict[str, Any] = await answered(_ANSWER_S, status)
+            answer: dict[str, Any] = await answered(ANSWER_S, status)
             return answer
         return {"state": "restarting"}

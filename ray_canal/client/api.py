@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import ray
 
 from ray_canal.actors import launch, registry
+from ray_canal.actors.answers import ANSWER_S
 from ray_canal.actors.control.controller import controller as find_controller
 from ray_canal.actors.control.homes import cluster_nodes, head_of
 from ray_canal.actors.placement_table import home_for, share_here
@@ -39,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 _START_TIMEOUT_S = 90.0
 _COMPARE_S = 20.0
-_ANSWER_S = 15.0
-"""Seconds that a status waits for a process that stands still."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -214,7 +213,7 @@ def nodes(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]]:
     `destinations` and what they take: `bytes_per_second` of their logs, `memory_bytes`. Raises
     InstanceNotRunning: no deployment runs in this namespace, or its controller does not answer."""
     connect_ray(local=False)
-    found: list[dict[str, Any]] = answer(running_controller(namespace).nodes.remote(), _ANSWER_S)
+    found: list[dict[str, Any]] = answer(running_controller(namespace).nodes.remote(), ANSWER_S)
     return found
 
 
@@ -223,7 +222,7 @@ def stop_serving(*, namespace: str = registry.NAMESPACE) -> None:
     connect_ray(local=False)
     handles = registry.find_servers(namespace)
     replies = [handle.stop.remote() for handle in handles]
-    deadline = time.monotonic() + _ANSWER_S
+    deadline = time.monotonic() + ANSWER_S
     for handle, reply in zip(handles, replies, strict=True):
         with contextlib.suppress(InstanceNotRunning):  # one that stands still is killed
             _get_by(deadline, reply)
@@ -235,7 +234,7 @@ def server_status(*, namespace: str = registry.NAMESPACE) -> list[dict[str, Any]
     that does not answer the `error`."""
     connect_ray(local=False)
     replies = [handle.status.remote() for handle in registry.find_servers(namespace)]
-    deadline = time.monotonic() + _ANSWER_S
+    deadline = time.monotonic() + ANSWER_S
     found: list[dict[str, Any]] = []
     for reply in replies:
         try:
@@ -275,7 +274,7 @@ def status(
             if name not in registry.destinations(namespace):
                 raise
             replies[name] = error  # it has no process now
-    deadline = time.monotonic() + _ANSWER_S
+    deadline = time.monotonic() + ANSWER_S
     found: dict[str, DestinationStatus] = {}
     for name, reply in replies.items():
         try:

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from ray_canal.actors import registry
+from ray_canal.actors.answers import ANSWER_S
 from ray_canal.client.controller_calls import BEGIN_S, BUSY_S, answer, ask_controller
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig
@@ -17,7 +18,6 @@ _LEASES = 1.5
 """A head that died is certainly replaced after so many times the lease; and it takes a moment."""
 _MOMENT_S = 10.0
 _LEAVE_S = 60.0
-_ANSWER_S = 15.0
 
 
 def take_part(canal: CanalConfig, controller: Any) -> bool:
@@ -51,7 +51,7 @@ def standing(*, namespace: str = registry.NAMESPACE) -> dict[str, Any] | None:
     controller = registry.find_actor(registry.CONTROLLER_NAME, namespace)
     if controller is None:
         return None
-    found: dict[str, Any] | None = answer(controller.standing.remote(), _ANSWER_S)
+    found: dict[str, Any] | None = answer(controller.standing.remote(), ANSWER_S)
     return found
 
 

@@ -22,13 +22,14 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from ray_canal.actors import registry
-from ray_canal.actors.answers import raised_by_actor
+from ray_canal.actors.answers import ANSWER_S
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.placement import ACTOR_CPUS
 from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
 from ray_canal.actors.registry import NAMESPACE, SINK_PREFIX, find_actor
 from ray_canal.client.connecting import connect
 from ray_canal.client.control import subscriber
+from ray_canal.client.controller_calls import answer
 from ray_canal.client.joining import connect_ray
 from ray_canal.config import CanalConfig, SinkConfig, load
 from ray_canal.config.kept_secrets import clear_secrets
@@ -36,7 +37,6 @@ from ray_canal.errors import (
     CanalError,
     ConfigError,
     InstanceNotFound,
-    InstanceNotRunning,
     NotSubscribed,
 )
 from ray_canal.logs import tell, with_process_ids
@@ -50,7 +50,6 @@ from ray_canal.sinks.runner import Runner
 
 logger = logging.getLogger(__name__)
 
-_ANSWER_S = 10.0
 _STOP_S = 30.0
 _AGAIN_S = 2.0
 _SNAPSHOT_S = 5.0
@@ -353,7 +352,7 @@ def pause_sink(name: str, *, paused: bool = True, namespace: str = NAMESPACE) ->
     records.put(name, record["config"], paused=paused)
     handle = find_actor(SINK_PREFIX + name, namespace)
     if handle is not None:
-        _answer(handle.pause.remote() if paused else handle.resume.remote())
+        answer(handle.pause.remote() if paused else handle.resume.remote(), ANSWER_S)
 
 
 def resume_sink(name: str, *, namespace: str = NAMESPACE) -> None:
@@ -407,7 +406,7 @@ def sink_status(name: str | None = None, *, namespace: str = NAMESPACE) -> dict[
 
 def _status(handle: ActorHandle[Any]) -> dict[str, Any]:
     try:
-        status: dict[str, Any] = _answer(handle.status.remote())
+        status: dict[str, Any] = answer(handle.status.remote(), ANSWER_S)
     except CanalError as error:
         return {"state": "restarting", "error": str(error)}
     return status
@@ -427,12 +426,3 @@ def _snapshot_error(config: SinkConfig, namespace: str) -> str:
         f"the snapshot of subscriber {client_id} has failed, so rows are missing: {found['error']} "
         f"(`ray-canal snapshot resume {config.destination} --client-id {client_id}` tries again)"
     )
-
-
-def _answer(reference: Any) -> Any:
-    try:
-        return ray.get(reference, timeout=_ANSWER_S)
-    except RayTaskError as error:
-        raise raised_by_actor(error) from None
-    except (RayActorError, GetTimeoutError) as error:
-        raise InstanceNotRunning(f"the sink does not answer: {error}") from None

@@ -136,7 +136,7 @@ def test_a_head_that_slept_through_a_takeover_neither_acks_nor_delivers(
         assert ids(message) == [3]
         sleeping = set(running(STORE) + running(CONTROLLER)) - others
         assert len(sleeping) == 2
-        monkeypatch.setattr("ray_canal.client.api._ANSWER_S", 1.0)
+        monkeypatch.setattr("ray_canal.client.api.ANSWER_S", 1.0)
         with stopped(*sleeping):
             # Who looks is not kept waiting.
             told = canal.status(name, namespace="slept_old")[name]

@@ -48,7 +48,7 @@ def test_nobody_waits_for_ever_for_a_port_that_sleeps(
     canal.start(config)
     sleeping = {*running(SERVER), *running(CONTROLLER)} - others
     assert len(sleeping) == 2
-    monkeypatch.setattr(api, "_ANSWER_S", 5.0)
+    monkeypatch.setattr(api, "ANSWER_S", 5.0)
     begun = time.monotonic()
     with stopped(*sleeping):
         (found,) = canal.server_status(namespace=name)
@@ -56,7 +56,7 @@ def test_nobody_waits_for_ever_for_a_port_that_sleeps(
         canal.stop_serving(namespace=name)
         assert time.monotonic() - begun < 90
         with monkeypatch.context() as shorter:
-            for limit in ("BUSY_S", "BEGIN_S", "_ANSWER_S"):
+            for limit in ("BUSY_S", "BEGIN_S", "ANSWER_S"):
                 for module in (controller_calls, api, applying, succession):
                     shorter.setattr(module, limit, 0.5, raising=False)
             refused_by_the_controller(config, name)

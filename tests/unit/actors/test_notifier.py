@@ -43,7 +43,7 @@ class Stores:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     SmallCluster(monkeypatch)
-    monkeypatch.setattr(module, "_ANSWER_S", 0.1)
+    monkeypatch.setattr(module, "ANSWER_S", 0.1)
 
 
 async def made(url: str = "") -> NotifierActor:
