@@ -64,14 +64,14 @@ class FilterConfig(Section):
         return self.model_copy(update={"black_tables": f"{known},{tables}" if known else tables})
 
     def of_subscriber(self, tables: str) -> TableFilter:
-        """Return what passes for a subscriber with this list; an empty one is the destination's.
-        Raises ConfigError: it is no list."""
+        """Return the filter of a subscriber with this list of tables; with an empty one, the
+        destination's. Raises ConfigError: it is no list."""
         if self.subscribers == "replace":
             return TableFilter(tables or self.tables, self.black_tables)
         return TableFilter(tables, self.black_tables, within=self.tables)
 
     def hidden_of(self, tables: str) -> list[str]:
-        """The patterns of a subscriber's list by which it will certainly see nothing."""
+        """Return the patterns of a subscriber's list that cannot match any table which passes."""
         passes = self.of_subscriber(tables)
         patterns = split_patterns(tables)
         names = {pattern: plain_name(pattern) for pattern in patterns}

@@ -95,7 +95,7 @@ def sweep() -> None:
 
 
 def with_references(section: S, keep: Callable[[str], str] = keep) -> S:
-    """A section, and those in it, with a reference in place of each secret in clear text."""
+    """Return a section, and those in it, with a reference in place of each secret in clear text."""
 
     def change(value: str) -> str:
         return value if value.partition(":")[0] in REFERENCES else keep(value)
@@ -109,8 +109,9 @@ def references(section: BaseModel) -> list[str]:
 
 
 def handed_over(section: S) -> tuple[S, dict[str, str]]:
-    """A section without secrets in clear text, and those that another process must be told
-    (`remember`) to use it. Raises ConfigError: one is not kept any more."""
+    """Return a section with references in place of its secrets, and the secrets by reference, which
+    another process must be told (`remember`) to use it. Raises ConfigError: one is not kept any
+    more."""
     told: dict[str, str] = {}
 
     def tell(value: str) -> str:

@@ -56,8 +56,8 @@ def _furthest_behind(status: Status, key: str) -> float:
 
 
 def _produced(key: str, behind: str) -> Callable[[Status], float | None]:
-    """Return what was put into the log. After a restart there may be more to read than was put
-    since."""
+    """Return the reader of Canal's produced count: what was put into the log, or what is left to
+    read where that is more, as after a restart."""
 
     def found(status: Status) -> float | None:
         value = value_at(status, key)

@@ -40,7 +40,8 @@ class Admission:
                 yield client_id, cursor, place
 
     def left_out(self, start: Start) -> dict[int, LeftOut]:
-        """Return the subscribers that were tried and are not in the log that begins there."""
+        """Return the subscribers whose cursors the log that begins there does not serve,
+        and why."""
         found = {}
         for client_id, failure, behind in zip(
             self.cursors, start.failures, start.behind, strict=False

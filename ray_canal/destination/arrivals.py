@@ -22,7 +22,7 @@ class Arrivals:
             self._counts[client_id] += 1
 
     def count(self, client_id: int) -> int:
-        """Return how many have come; to be compared by `is_left`."""
+        """Return how many connections a client id has made so far, for `is_left` to compare."""
         return self._counts[client_id]
 
     def is_left(self, client_id: int, holder: str, count: int) -> bool:

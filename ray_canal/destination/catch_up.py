@@ -126,8 +126,9 @@ class CatchUp:
         self.failure = failure
         self._try_at = time.monotonic() + self._backoff.next()
 
-    def run(self) -> None:
-        """Begin, or go on, to read for the subscriber. It is called each time that this asks."""
+    def keep_running(self) -> None:
+        """Start the catch-up's task, or start it again after a failure once the back-off is over;
+        called at each of the subscriber's requests."""
         is_over = self._life is None or (self._life.done() and not self.finished)
         if is_over and time.monotonic() >= self._try_at:
             self._life = asyncio.create_task(self._live())

@@ -191,8 +191,8 @@ class Delivery:
         return MessageHead(EMPTY_BATCH, state.guard.epoch, finished=self._finished(client_id))
 
     def _is_void(self, request: GetRequest, arrivals: int) -> bool:
-        """Return whether a get is to hand out nothing: its caller has gone, or has made another
-        one."""
+        """Return whether a get must hand out nothing: its client has connected again since, or its
+        caller has made another get."""
         left = self._arrivals.is_left(request.client_id, request.holder, arrivals)
         return left or self._handed_out.is_void(request.client_id, request.caller)
 

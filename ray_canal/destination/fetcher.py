@@ -137,7 +137,7 @@ class Fetcher:
         )
 
     def hurry(self) -> None:
-        """A subscriber waits: see Source.hurry. From any thread."""
+        """Have the source hand out what it has, for a subscriber waits; from any thread."""
         self._source.hurry()
 
     def interrupt(self) -> None:
@@ -145,7 +145,8 @@ class Fetcher:
         self._source.interrupt()
 
     def close(self) -> None:
-        """Free what outlives a fetcher where it has no process of its own."""
+        """Close the source and the connection that measures the lag; a fetcher's own process would
+        free them with its end."""
         self._source.close()
         self._lag.close()
 

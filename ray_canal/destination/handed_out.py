@@ -27,7 +27,7 @@ class HandedOut:
         self._callers: dict[int, dict[int, str]] = {}
 
     def begin(self, client_id: int, caller: Caller | None) -> None:
-        """Note a get of a caller, so that its earlier ones that still wait are void."""
+        """Note a caller's get, which makes its earlier ones that still wait void (`is_void`)."""
         if caller is None:
             return
         newest = self._newest.setdefault(client_id, OrderedDict())

@@ -41,7 +41,7 @@ class PipelineLookup:
                 return pipeline
             if catch_up.pipeline is not None:
                 return catch_up.pipeline
-            catch_up.run()
+            catch_up.keep_running()
             if catch_up.failure is not None:
                 raise raised_again(catch_up.failure)
             await self._state.changed.wait()

@@ -76,7 +76,7 @@ class FetcherCalls(Protocol):
         """See Fetcher.next_decoded; a small chunk itself, others as a reference."""
 
     def appended(self) -> None:
-        """The oldest of `decoding` is in the log."""
+        """Note that the oldest of `decoding` is in the log."""
 
     def hurry(self) -> None:
         """See Fetcher.hurry; nothing where it would cost more than it gains."""
@@ -119,10 +119,10 @@ class Upstream(Protocol):
         """Size in bytes of the next large chunk being decoded; 0 if none or unknown."""
 
     def appended(self) -> None:
-        """The oldest chunk that is not in the log yet is there now."""
+        """Note that the oldest chunk that was not in the log yet is there now."""
 
     def hurry(self) -> None:
-        """A subscriber waits: what has come is to be handed out without a linger."""
+        """Hand out what has come without a linger: a subscriber waits."""
 
     def processes(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """Return, by the name that an error gives it, a call that each process of its own answers
@@ -229,5 +229,5 @@ class Runtime(Protocol):
         """Make the publisher of a destination's metrics."""
 
     def unwrap(self, error: Exception) -> Exception:
-        """Return what happened, without the ground's own wrapping. A stage that died becomes a
-        retryable InstanceNotRunning."""
+        """Return the error that a stage raised, without the runtime's own wrapping. A stage that
+        died becomes a retryable InstanceNotRunning."""

@@ -39,8 +39,8 @@ def shares(holder: str, known: str) -> bool:
 
 
 def may_unsubscribe(holder: str, known: str) -> bool:
-    """Return whether `holder` may end the subscription that `known` has made last: not one that
-    has subscribed and was replaced since."""
+    """Return whether `holder` may end a subscription whose last holder was `known`: one that was
+    replaced meanwhile may not."""
     return shares(holder, known) and (not known or holder in ("", TCP_HOLDER, known))
 
 

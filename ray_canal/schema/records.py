@@ -264,7 +264,8 @@ _DEFAULTS = {each.name: each.default for each in dataclasses.fields(ColumnMeta)}
 
 
 def _to_tree(state: TableState) -> dict[str, Any]:
-    """Columns as lists of the fields that are not their defaults: snapshots are long."""
+    """Return a table's state as the tree that is stored; a column has only the fields that are not
+    their defaults, since snapshots are long."""
     columns = [
         {
             name: value

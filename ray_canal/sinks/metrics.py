@@ -22,7 +22,7 @@ class SinkMetrics:
         self._told = dict.fromkeys(self._counters, 0.0)
 
     def publish(self, status: SinkStatus) -> None:
-        """Say what a status says."""
+        """Set the gauges of Ray's metrics to a status's values, and raise the counters to them."""
         record = status.as_dict()
         for key, gauge in self._gauges.items():
             gauge.set(sink_value(key, record), self._tags)

@@ -124,7 +124,9 @@ def _watched(
     readers: Sequence[MomentReading],
     cleanup: contextlib.ExitStack,
 ) -> Iterator[EntryPosition | None]:
-    """Yield the place or None for each try, of MySQL whose `gtid_executed` has what shows."""
+    """Begin the readers' transactions, again and again for a while; yield the position that they
+    all see, or None where a commit came between. For a MySQL server whose `gtid_executed` has what
+    its transactions show; its log is watched meanwhile."""
     began = _executed(catalog)
     watch = open_log_watch(config, began, catalog)
     cleanup.callback(watch.close)

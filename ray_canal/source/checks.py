@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 
 def check_source(config: InstanceConfig) -> list[CheckResult]:
-    """Return all checks of a destination's source. Raises nothing that the source is at fault
-    for."""
+    """Check a destination's source, each of its servers or its files, and return the results. The
+    source's own errors are results, not raised."""
     if config.source.files:
         return _check_files(config)
     results = []

@@ -79,7 +79,7 @@ class Commit:
 
     @property
     def staging(self) -> str:
-        """The attempt's own folder; it goes when all files are in their places."""
+        """Return the attempt's own folder, which goes when all files are in their places."""
         return f"{_STAGING}/{self.attempt or 'none'}"
 
     def packed(self) -> bytes:

@@ -54,8 +54,10 @@ def task_folder(path: str) -> Path | None:
 def stage_by_tasks(
     folder: Path, tables: Mapping[str, Sequence[pa.RecordBatch]], width: int
 ) -> None:
-    """Write each table's rows (`schema.table`) to `folder/NUMBER-SHAPE/schema_name=…/…`, `width`
-    tasks at once. Raises what a task raised; CanalError: not every row was written."""
+    """Write each table's rows (`schema.table`) as Parquet files below
+    `folder/NUMBER-SHAPE/schema_name=…/…`, by `width` Ray tasks at once.
+
+    Raises what a task raised; CanalError: not every row was written."""
     parts = []
     for number, (name, batches) in enumerate(sorted(tables.items())):
         shown = [with_notes(batch) for batch in batches]

@@ -65,7 +65,7 @@ def _sources() -> list[Path]:
 
 def _compiled(home: Path) -> dict[str, bytes]:
     """Class files by their paths in a jar."""
-    with _spark_home(home):
+    with _spark_home_set(home):
         gateway: Any = launch_gateway(
             SparkConf(False).set("spark.driver.memory", "256m"),
             popen_kwargs={"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL},
@@ -94,8 +94,8 @@ def _compiled(home: Path) -> dict[str, bytes]:
 
 
 @contextmanager
-def _spark_home(home: Path) -> Iterator[None]:
-    """The environment in which pyspark starts this Spark's JVM."""
+def _spark_home_set(home: Path) -> Iterator[None]:
+    """Set SPARK_HOME within the `with` block, so that pyspark starts this Spark's JVM."""
     before = os.environ.get("SPARK_HOME")
     os.environ["SPARK_HOME"] = str(home)
     try:

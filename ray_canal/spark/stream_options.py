@@ -42,7 +42,7 @@ class StreamOptions:
 
     @property
     def reader(self) -> tuple[str, int]:
-        """Return who has the cursor."""
+        """Return the destination and the client id whose cursor the stream moves."""
         return self.destination, self.client_id
 
     @classmethod

@@ -112,13 +112,15 @@ def _integer(arrow: pa.DataType) -> ConnectType:
 
 
 def _floating(arrow: pa.DataType, column: ColumnMeta | None) -> ConnectType:
-    """FLOAT(M,D) is a double, which has what a float is."""
+    """Return the type of a FLOAT or DOUBLE column: double for DOUBLE and FLOAT(M,D), else
+    float."""
     if arrow.bit_width == 64 or (column is not None and "," in column.mysql_type):
         return ConnectType("double", _to(pa.float64()))
     return ConnectType("float", _same)
 
 
 def _bits(column: ColumnMeta) -> ConnectType:
+    """Return the type of a BIT column: boolean for BIT(1), else Debezium's Bits."""
     length = column.length or 1
     if length == 1:
         return ConnectType(

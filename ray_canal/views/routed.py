@@ -109,7 +109,7 @@ class Routed:
             self.routes[number] = (
                 kernels.BY_ROW if by_row else kernels.ONE,
                 route.partitions,
-                routing.seed(meta.schema) if by_row else route.partition,
+                routing.hash_seed(meta.schema) if by_row else route.partition,
             )
             flags: Sequence[bool] = (False,) * len(meta.columns)
             if rule is not None and by_row:

@@ -128,8 +128,9 @@ class Routing:
                 return self.partitions if number is None else number
         return self.partitions
 
-    def seed(self, schema: str) -> int:
-        """Return the number that the hash of a row's key begins with."""
+    def hash_seed(self, schema: str) -> int:
+        """Return the value that the hash of a row's key starts from: the schema name's hash with
+        `database_hash`, else 0."""
         return java_hash(schema) if self.database_hash else 0
 
 

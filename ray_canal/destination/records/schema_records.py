@@ -215,7 +215,7 @@ class SchemaRecords:
     async def keep_from(
         self, start: EntryPosition, identity: SourceIdentity, records: Sequence[SchemaRecord]
     ) -> None:
-        """Forget what nobody needs who starts here."""
+        """Forget the schema records that nobody who reads from `start` on needs."""
         await self._run(lambda: self._forget(start, identity, records))
 
     def _forget(

@@ -151,7 +151,7 @@ def test_random_rules_are_as_canals_source_has_them() -> None:
         found = route.partition
         if route.rule is not None:
             flags = route.rule.hashed(list(row), [n in keys for n in row], by_entry=False)
-            code = routing.seed(schema)
+            code = routing.hash_seed(schema)
             for value, is_hashed in zip(row.values(), flags, strict=True):
                 code ^= java_hash(value or "") if is_hashed else 0
             found = java_partition(code, count)
