@@ -234,7 +234,7 @@ class DestinationCalls:
         return [each for each in batch_ids if each <= received]
 
     def not_received(self, client_id: int, batch_id: int) -> None:
-        """This batch, and those after it, come again with the next get if they are outstanding."""
+        """Note that a batch and those after it have not arrived: the next get brings them again."""
         epoch, received = self._received.get(client_id, (0, 0))
         self._received[client_id] = (epoch, min(received, batch_id - 1))
 

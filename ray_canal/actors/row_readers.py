@@ -96,7 +96,7 @@ class MomentRows(_Reading):
         return self._reader.query(sql)
 
     def begin(self, part: Part, origin: Origin) -> None:
-        """Let `next` read a part."""
+        """Set the part whose rows `next` reads."""
         self._coming = self._reader.read(part, origin)
 
     def next(self) -> Announced | None:

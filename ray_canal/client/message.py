@@ -95,8 +95,8 @@ class Message:
 
     @property
     def finished(self) -> bool:
-        """The source has an end (binlog files, no follow), and everything before it was
-        delivered."""
+        """Return whether the source has an end (binlog files that are not followed) and all before
+        it was delivered."""
         return self.head.finished
 
     @property

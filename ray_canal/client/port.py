@@ -35,7 +35,7 @@ class Transport(Protocol):
         """Return those of a client's outstanding batches that have arrived here."""
 
     def not_received(self, client_id: int, batch_id: int) -> None:
-        """This batch, and those after it, come again with the next get if they are outstanding."""
+        """Note that a batch and those after it have not arrived: the next get brings them again."""
 
     def message(self, head: MessageHead) -> Message:
         """Return the message of a head; its chunks are loaded when they are asked for."""

@@ -119,7 +119,7 @@ class ClientSession:
         )
 
     def subscribed(self) -> None:
-        """The subscription stands."""
+        """Note that the subscription stands: an ephemeral one shows from now on that it lives."""
         if self._presence is not None:
             self._presence.begin()
         self.settle()
@@ -131,33 +131,33 @@ class ClientSession:
         self.transport.close()
 
     def settle(self, batch_id: int | None = None) -> None:
-        """This batch and those after it (None: all) are rolled back."""
+        """Note that a batch and those after it (None: all) were rolled back."""
         self._unacked = {each for each in self._unacked if batch_id and each < batch_id}
         if self.done is not None and (batch_id is None or batch_id <= self.done[0]):
             self.done = None
 
     def settle_acked(self, batch_id: int) -> None:
-        """This batch was acked."""
+        """Note that a batch was acked."""
         self._unacked.discard(batch_id)
         if self.done is not None and batch_id == self.done[0]:
             self.done = None
 
     def leave_loop(self) -> None:
-        """A loop begins: what the body of an earlier one had, and was left, comes again."""
+        """Have the batch come again that the body of an earlier, left loop had; a loop begins."""
         if self.yielded is not None:
             self.not_received(self.yielded)
             self.yielded = None
 
     def leave(self, batch_id: int) -> bool:
-        """The body of a loop has ended; whether its batch is to be rolled back. (Another loop may
-        have begun since: then that has done it.)"""
+        """Note the end of a loop's body; return whether its batch is to be rolled back. (Another
+        loop may have begun since: then that has done it.)"""
         if self.yielded != batch_id:
             return False
         self.yielded = None
         return self.done is None
 
     def unacked(self, message: Message, error: CanalError) -> None:
-        """The ack of `get` has failed, or its answer did."""
+        """Log that a message's ack, or the answer to it, has failed; the message may come again."""
         logger.warning(
             "destination %s: batch %d was received, and it is not known whether it was acked: it "
             "may come again (%s)", self.destination, message.id, error,

@@ -82,14 +82,14 @@ def page(
 
 @functools.cache
 def _assets() -> dict[str, bytes]:
-    """The styles, scripts and pictures of the package, by name. Whoever asks may name anything."""
+    """Return the package's styles, scripts and pictures by file name, which a user may choose."""
     folder = resources.files("ray_canal.console") / "static"
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
 @functools.cache
 def assets_version() -> str:
-    """Return what changes when the script or the style does."""
+    """Return a hash of the script and the style, which changes when they do."""
     both = _assets()["console.css"] + _assets()["console.js"]
     return hashlib.sha256(both).hexdigest()[:12]
 

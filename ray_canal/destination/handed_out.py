@@ -67,6 +67,6 @@ class HandedOut:
         return min(lost, default=None)
 
     def hand_out(self, client_id: int, caller: Caller | None, batch_id: int) -> None:
-        """The caller is sent a batch."""
+        """Note that a batch is sent to a caller."""
         if caller is not None:
             self._callers.setdefault(client_id, {})[batch_id] = caller.id

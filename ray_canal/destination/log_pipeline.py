@@ -56,7 +56,7 @@ class Tap(Protocol):
     """Sees what a log gets."""
 
     async def logged(self, chunk: LogChunk, payload: Payload) -> None:
-        """A chunk is in the log now; the next one waits for this to return."""
+        """Take note of a chunk that was put into the log; the next one waits for the return."""
 
 
 class LogPipeline:

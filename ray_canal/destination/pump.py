@@ -204,8 +204,8 @@ class Pump:
             expecting()
 
     def hurry(self, expecting: Callable[[], None]) -> None:
-        """A subscriber waits: what has come is to be in the log soon. `expecting` is called when
-        the next chunk has come, on its way into the log."""
+        """Have what has come put into the log soon, since a subscriber waits. `expecting` is called
+        when the next chunk has come, on its way into the log."""
         self._expecting = expecting
         if self._upstream is not None and not self._closed:
             self._upstream.hurry()

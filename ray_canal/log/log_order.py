@@ -19,7 +19,7 @@ class LogOrder:
         self.show(start.journal_name)
 
     def show(self, journal_name: str) -> None:
-        """The log has come to this file."""
+        """Note that the log has come to this file."""
         self._bases.setdefault(journal_key(journal_name)[0], len(self._bases))
 
     def knows(self, position: EntryPosition) -> bool:

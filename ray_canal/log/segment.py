@@ -139,7 +139,7 @@ class SegmentFolder:
             self._remove_if_done(self._name)
 
     def drop(self, segment: Segment) -> None:
-        """The chunk is not needed any more."""
+        """Release a chunk; its file is removed with its last one."""
         name = os.path.basename(segment.path)
         self._chunks[name] -= 1
         if self._file is None or name != self._name:

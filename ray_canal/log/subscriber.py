@@ -152,8 +152,8 @@ class Subscriber:
         return found
 
     def consumed_up_to(self, slots: Iterable[Slot]) -> int:
-        """Return the log sequence after the last of these slots, which begin at its place, that is
-        before its cursor as a whole."""
+        """Return the log sequence after the last of `slots`, which begin at the subscriber's next
+        entry, that ends at or before its cursor."""
         end = self.next
         if self.cursor is None:
             return end
@@ -170,7 +170,7 @@ class Subscriber:
         return slot.tag is not None and slot.tag.attempt_name == self.attempt_name
 
     def forget(self, slot: Slot) -> None:
-        """The slot has left the log."""
+        """Forget what is known of a slot, which has left the log."""
         self._views.pop(slot.first, None)
 
     def reduce(self, slot: Slot) -> None:

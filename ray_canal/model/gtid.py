@@ -278,7 +278,7 @@ class MariadbGtid:
         return found
 
     def add(self, domain: int, server_id: int, sequence: int) -> None:
-        """A transaction has happened: it is its domain's position from now on."""
+        """Add a transaction, which is its domain's position from now on."""
         self._of[domain] = (server_id, sequence)
 
     def last_ones(self) -> Iterator[tuple[int, int, int]]:

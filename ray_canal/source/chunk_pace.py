@@ -102,7 +102,7 @@ class ChunkPace:
         self._is_wanted = False
 
     def hurry(self) -> None:
-        """A subscriber waits for what comes next."""
+        """Let the next chunk be due at once: a subscriber waits for it."""
         with self._lock:
             if self._lingers and not self._is_wanted:
                 self._woken += os.write(self._wake_in, b"h")

@@ -98,7 +98,7 @@ class Source(Protocol):
         ...
 
     def hurry(self) -> None:
-        """A subscriber waits: what is there now is handed out without a linger."""
+        """Hand out what is there now without a linger: a subscriber waits."""
         ...
 
     @property

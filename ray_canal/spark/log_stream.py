@@ -201,7 +201,7 @@ class LogStream:
         return Ahead(self._connector, wanted, self._written, _Held.is_large)
 
     def _begin_again(self, error: CanalError) -> None:
-        """The destination has restarted: what is here is void, and comes again from its cursor."""
+        """Drop what was read and read again from the cursor, as the destination has restarted."""
         _log.warning("%s: rows come again: %s", self._table.name, error)
         self._ahead.close()
         self._free_all()

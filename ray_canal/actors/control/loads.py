@@ -40,7 +40,7 @@ class Loads:
         return self._averages.get(name, (0.0, Load()))[1]
 
     def moved(self, name: str) -> None:
-        """A destination begins elsewhere: its average is kept, and not acted on for a while."""
+        """Note that a destination was moved: its average is kept, and not acted on for a while."""
         self._since[name] = self._clock()
 
     def forget(self, name: str) -> None:

@@ -277,8 +277,8 @@ class SnapshotRun:
             await asyncio.gather(task, return_exceptions=True)
 
     def refuse_void(self, placer: SnapshotPlacer) -> None:
-        """Raises what made the attempt void; AttemptVoid: the subscriber's log is another one now,
-        or nobody wants it to go on."""
+        """Raise what made the attempt void, or AttemptVoid where the subscriber's log is another
+        one now; nothing if the snapshot is over."""
         if self.ledger.is_over:
             return
         if placer.failure is not None:

@@ -138,8 +138,8 @@ class Mirror:
         return check_mirror(self._config, self._make_database(), named, *who)
 
     def forget_place(self) -> None:
-        """Let what comes next be written, whatever the target has; whoever writes now is shut
-        out."""
+        """Forget the place in the log up to which the target is written, so that all that comes
+        next is written; fence whoever writes now."""
         try:
             self.open()
             for sender in self._senders:

@@ -250,7 +250,7 @@ def _of_connection(own: dict[str, str]) -> dict[str, str]:
 
 
 def _cluster(connection: dict[str, str], timeout_s: float) -> tuple[AdminClient, ClusterMetadata]:
-    """Return a client and what it finds. Raises SinkError, which says why it finds nothing."""
+    """Return an admin client and the cluster's metadata. Raises SinkError: none answers."""
     causes: list[KafkaError] = []
     admin = AdminClient({**connection, "error_cb": causes.append})
     try:

@@ -106,8 +106,8 @@ def _same_commit(position: EntryPosition, around: Surroundings) -> bool:
 
 
 def _misfit(position: EntryPosition, around: Surroundings, purged: str) -> str:
-    """Return why a place between two transactions is not the cursor's; empty: all that is known
-    fits."""
+    """Return why a cursor's place in this log does not fit what the cursor knows of it; empty: all
+    that is known fits."""
     if not around.is_event:
         return "no event begins"
     if around.start.position != position.position:
