@@ -23,7 +23,7 @@ def priority(pid: int) -> int:
 @pytest.mark.timeout(300)
 def test_a_killed_fetcher_is_replaced_by_the_spare(mysql97: Server, local_ray: None) -> None:
     table(mysql97, "spare")
-    # Ended destinations' may still be there, and a spare that starts has their title at first.
+    # Ended destinations' may still be there, and a spare has their title for a moment.
     wait_for(lambda: not running(FETCHER), 60, "no fetcher is left of before")
     config = deployment(mysql97, "spare", "spare")
     with started(config), canal.connect("spare", CLIENT, namespace="spare") as connector:

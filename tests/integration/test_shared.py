@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import ray
 
 import ray_canal as canal
-from ray_canal.actors.upstream import spare_record
 from ray_canal.errors import AuthenticationFailed, InstanceNotFound, InstanceRestarted
 from tests.processes import FETCHER, STORE, running, send, wait_for
 from tests.servers import Server
@@ -39,14 +37,6 @@ def ids(connector: canal.Connector, count: int) -> list[int]:
     return found
 
 
-def call_free_spare() -> None:
-    """A free spare of an earlier test has a fetcher's title until it is called; one that was taken
-    outlives who took it by more than a minute."""
-    free = spare_record.find(ray.get_runtime_context().get_node_id())
-    if free is not None:
-        ray.get(free.alive.remote())
-
-
 def test_three_in_one_process(mysql97: Server, tmp_path_factory: pytest.TempPathFactory) -> None:
     others = {*running(STORE), *running(FETCHER)}  # of other tests
 
@@ -72,7 +62,7 @@ def test_three_in_one_process(mysql97: Server, tmp_path_factory: pytest.TempPath
             mysql97.execute(f"insert into {name}.t values (1), (2)")
         assert all(ids(connector, 2) == [1, 2] for connector in connectors.values())
         (process,) = processes(STORE)
-        call_free_spare()
+        # A spare that was taken outlives who took it by more than a minute.
         wait_for(lambda: not processes(FETCHER), 180, "none has a process for its fetcher")
 
         # One that fails, and one that is stopped, are no event for the others.

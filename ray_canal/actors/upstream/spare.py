@@ -34,7 +34,7 @@ class FetcherActor(fetcher.FetcherActor):
         self._name, self._node = name, node
         self._taken = False
         self._asked_at = time.monotonic()
-        type(self).__name__ = "Spare"  # the process's title between calls
+        type(self).__name__ = "Spare"  # the process's title after its next call
         load_everything()
         spare_record.announce(node, name)
         threading.Thread(target=self._watch, daemon=True).start()
@@ -55,6 +55,9 @@ class FetcherActor(fetcher.FetcherActor):
         super().alive()
 
     def _watch(self) -> None:
+        """Give the process its title by a call of it, then end it when nobody asks for it."""
+        with contextlib.suppress(Exception):  # Ray's head does not answer: the next call gives it
+            ray.get_runtime_context().current_actor.alive.remote()
         while True:
             time.sleep(_CHECK_PERIOD_S)
             with contextlib.suppress(Exception):  # Ray's head does not answer: the next look comes

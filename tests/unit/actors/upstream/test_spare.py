@@ -46,6 +46,15 @@ def test_a_free_one_lives_until_its_name_is_gone(ended: threading.Event) -> None
     assert ended.wait(20)
 
 
+def test_it_is_called_once_so_that_its_process_has_its_title(ended: threading.Event) -> None:
+    spare_record.offer(NODE, "spare-4")
+    spare.FetcherActor("spare-4", NODE)
+    me = ray.get_runtime_context().current_actor
+    wait_for(lambda: me.called("alive") == [[]], 20, "Ray titles a process after each call")
+    spare_record.kv_delete("ray_canal:spare:" + NODE)
+    assert ended.wait(20)
+
+
 def test_its_watch_outlives_a_head_that_does_not_answer(
     ended: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
