@@ -11,7 +11,6 @@ pytest_plugins = [
     "tests.fixture_canal_python",
     "tests.fixture_browser",
     "tests.fixture_sinks",
-    "tests.shared_imports",
 ]
 
 
