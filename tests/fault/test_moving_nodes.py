@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from tests.fault.own_cluster import told_by
+from tests.integration.test_snapshot_keyed import CREATE
 from tests.servers import Server
 
 pytestmark = pytest.mark.ray
+ROWS = 300_000
+SLOW_START = {"RAY_raylet_start_wait_time_s": "200"}
 
 
 def run(server: Server, folder: Path, destinations: int, nodes: int) -> dict[str, Any]:
@@ -46,3 +49,25 @@ def test_over_four_nodes(mysql97: Server, tmp_path: Path) -> None:
     told = run(mysql97, tmp_path, destinations=16, nodes=4)
     assert told["counts"] == [4, 4, 4, 4]
     assert told["to_replacement"] >= 4
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(520)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_sinks_snapshot_goes_on_when_its_node_drains_and_dies(
+    mysql97: Server, tmp_path: Path, seed: int
+) -> None:
+    """P1: the mirror ends equal to SELECT, and has no row twice."""
+    filled = ", ".join(f"({number}, {number})" for number in range(1000, 1000 + ROWS))
+    mysql97.execute(
+        "drop database if exists keyed", "drop database if exists keyed_copy",
+        "drop database if exists keyed_cursors", "create database keyed", *CREATE,
+        f"insert into keyed.n values {filled}",
+    )  # fmt: skip
+    program = "tests.fault.moving_snapshot"
+    told = told_by(program, mysql97.address, tmp_path, seed, timeout_s=500, **SLOW_START)
+    state, read, all_rows = told["drained_at"]
+    assert state == "running"
+    assert read < all_rows
+    assert not told["failure"], told
+    assert not any(told["twice"].values())
