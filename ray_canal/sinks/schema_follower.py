@@ -118,7 +118,9 @@ class SchemaFollower:
                 return True
             raise SinkError(
                 f"rows of {rows.schema}.{rows.table} were changed by a statement that the log has "
-                f"as text alone, so the mirror cannot follow: {rows.statement[:200]}",
+                f"as text alone, so the mirror cannot follow: {rows.statement[:200]}; to go on, "
+                f'let the sink pass it with {self._policy.section}.schema_change = "ignore", and '
+                "take a snapshot of the table then",
                 "schema",
             )
         return not rows.key and self._policy.without_key == "ignore"

@@ -60,6 +60,25 @@ def ready(shop: Shop) -> bool:
     return bool(shop.server.execute(f"SHOW TABLES FROM {shop.copy} LIKE 'large'"))
 
 
+def test_a_statement_whose_rows_are_not_in_the_log_stops_the_sink(shop: Shop) -> None:
+    shop.run(
+        "CREATE TABLE t (id INT PRIMARY KEY) PARTITION BY RANGE (id)"
+        " (PARTITION few VALUES LESS THAN (10), PARTITION rest VALUES LESS THAN MAXVALUE)",
+        "INSERT INTO t VALUES (1),(20)",
+    )
+    with shop.destination():
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+        shop.run("ALTER TABLE t TRUNCATE PARTITION few", "INSERT INTO t VALUES (3)")
+        runner = shop.mirror()
+        said = "cannot follow: ALTER TABLE t TRUNCATE PARTITION few.* mirror.schema_change = "
+        with pytest.raises(SinkError, match=said), running(runner):
+            until(lambda: runner.status.state == "failed")
+        with running(shop.mirror(schema_change="ignore")):
+            until(lambda: (3,) in shop.rows(shop.copy, "t"))
+    assert shop.rows(shop.copy, "t") == [(1,), (20,), (3,)]
+
+
 def test_a_table_that_is_full_is_waited_for(shop: Shop) -> None:
     """As on a disk that is full: it had ended the sink."""
     shop.server.execute(
