@@ -92,6 +92,16 @@ def test_each_message_is_there_in_order(rabbitmq_server: RabbitServer, demo_log:
     assert len({name for name, _ in found}) == len(found) > 300
 
 
+def test_messages_go_over_tls(rabbitmq_server: RabbitServer, demo_log: None) -> None:
+    queue, address = f"q{uuid.uuid4().hex}", f"localhost:{rabbitmq_server.tls_port}"
+    tls = {"mode": "verify_identity", "ca": str(rabbitmq_server.folder / "cert.pem")}
+    runner_of(rabbit(address, queue, tls=tls)).run(threading.Event())
+    assert [message for _, message in read(rabbitmq_server, queue)] == expected()
+    config = rabbit(address, queue, tls={"mode": "verify_ca"}, more={"give_up_after_s": 0.1})
+    with pytest.raises(SinkError, match="certificate"):
+        runner_of(config).run(threading.Event())
+
+
 def test_exchange_binding_and_routing_as_canals(
     rabbitmq_server: RabbitServer, demo_log: None
 ) -> None:

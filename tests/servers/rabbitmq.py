@@ -29,6 +29,7 @@ class RabbitServer:
         self.folder = folder
         self.port, self._mapper_port, self._own_port = free_port(), free_port(), free_port()
         self.stream_port, self.stream_tls_port = free_port(), free_port()
+        self.tls_port = free_port()
         self._mapper: subprocess.Popen[bytes] | None = None
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -48,7 +49,8 @@ class RabbitServer:
         )
         files = f'{{certfile,"{certificate}"}},{{keyfile,"{key}"}}'
         (own / "advanced.config").write_text(
-            f"[{{rabbitmq_stream,[{listeners}]}},{{rabbit,[{{ssl_options,[{files}]}}]}}]."
+            f"[{{rabbitmq_stream,[{listeners}]}},{{rabbit,[{{ssl_options,[{files}]}},"
+            f'{{ssl_listeners,[{{"127.0.0.1",{self.tls_port}}}]}}]}}].'
         )
         environment = {
             **os.environ, "HOME": str(own), "ROOTDIR": str(erlang), "BINDIR": str(programs),
@@ -89,7 +91,7 @@ class RabbitServer:
     def _wait(self, deadline: float) -> None:
         while True:
             try:
-                for port in (self.port, self.stream_port, self.stream_tls_port):
+                for port in (self.port, self.tls_port, self.stream_port, self.stream_tls_port):
                     socket.create_connection(("127.0.0.1", port), 5).close()
                 self.connect().close()
                 return
