@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
@@ -26,7 +27,7 @@ STEPS = (
     "take_over:1:after", "create:2:after", "begin:1:before", "upsert:1:after", "begin:3:after",
     "delete_like:1:before", "commit:2:before", "delete:1:after", "commit:1:after", "commit:2:after",
 )  # fmt: skip
-POSTGRES_STEPS = ("create:2:after", "delete_like:1:after", "commit:3:before", "commit:3:after")
+TRANSACTION_STEPS = ("create:2:after", "delete_like:1:after", "commit:3:before", "commit:3:after")
 LAKE_STEPS = ("append:1:after", "append:4:after", "append:30:before")
 MIRROR_STEPS = ("merge:1:before", "merge:2:after", "merge:20:after")
 
@@ -126,8 +127,8 @@ def killed_postgres(
 def test_postgres_has_each_change_once(
     mysql97: Server, postgres: PostgresServer, source: str, tmp_path: Path
 ) -> None:
-    ends = killed_postgres(mysql97, postgres, source, tmp_path, POSTGRES_STEPS)
-    assert ends == ["-9"] * len(POSTGRES_STEPS) + ["0"]
+    ends = killed_postgres(mysql97, postgres, source, tmp_path, TRANSACTION_STEPS)
+    assert ends == ["-9"] * len(TRANSACTION_STEPS) + ["0"]
 
 
 @pytest.mark.soak
@@ -137,6 +138,32 @@ def test_postgres_has_each_change_once_at_random_steps(
     steps = random_steps(*IN_COMMITS)
     ends = killed_postgres(mysql97, postgres, source, tmp_path, steps)
     assert ends == ["-9"] * len(steps) + ["0"]
+
+
+def killed_duckdb(server: Server, source: str, folder: Path, steps: Sequence[str]) -> list[str]:
+    path = folder / "file.duckdb"
+    mirror = {"database": "copy", "cursor_database": "copy_canal", "without_key": "rows"}
+    sink = {"type": "duckdb", "tables": rf"{source}\..*", "path": str(path), "mirror": mirror}
+    ends = run_killed(server, folder, sink, steps)
+    with duckdb.connect(str(path), read_only=True) as connection:
+        for table in ("keyless", "t"):
+            theirs = server.execute(f"SELECT * FROM {source}.{table} ORDER BY 1, 2")
+            ours = connection.execute(f"SELECT * FROM copy.{table} ORDER BY 1, 2").fetchall()
+            assert list(theirs) == ours
+    return ends
+
+
+def test_a_duckdb_file_has_each_change_once(mysql97: Server, source: str, tmp_path: Path) -> None:
+    steps = TRANSACTION_STEPS[1::2]  # in the midst of a transaction, and behind one
+    assert killed_duckdb(mysql97, source, tmp_path, steps) == ["-9"] * len(steps) + ["0"]
+
+
+@pytest.mark.soak
+def test_a_duckdb_file_has_each_change_once_at_random_steps(
+    mysql97: Server, source: str, tmp_path: Path
+) -> None:
+    steps = random_steps(*IN_COMMITS)
+    assert killed_duckdb(mysql97, source, tmp_path, steps) == ["-9"] * len(steps) + ["0"]
 
 
 def rows_of(kind: str, folder: Path, source: str, table: str, *columns: str) -> list[Any]:
