@@ -37,7 +37,8 @@ class Recorder:
         return None
 
     def write(self, changes: Changes) -> None:
-        for each in self._sink._messages(changes, self._maker.make(changes)):
+        found = self._maker.make(changes)
+        for each in self._sink._messages(changes, found, [*range(len(found.entries))]):
             self.sent.append((each.id, bytes(each.body)))
 
     def commit(self, upto: Cursor) -> None: ...
