@@ -47,8 +47,7 @@ def is_since(version: str, mysql: tuple[int, ...], mariadb: tuple[int, ...]) -> 
 def known_to(version: str, column: ColumnSpec) -> ColumnSpec:
     """Return the column with a type that a server of this version knows: another kind of server's,
     or a newer one's, has some that it does not."""
-    word = re.match(r"[a-z0-9]*", column.declared.lower())
-    known = _KNOWN.get(word[0]) if word else None
+    known = _KNOWN.get(column.declared.lower().partition("(")[0])
     if known is None or is_since(version, known.mysql, known.mariadb):
         return column
     return column._replace(declared=known.otherwise, charset=known.charset)
