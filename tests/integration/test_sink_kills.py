@@ -7,7 +7,7 @@ written twice shows.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +80,13 @@ def mysql_sink(server: Server, source: str) -> dict[str, Any]:
     return {"type": "mysql", "tables": rf"{source}\..*", "mirror": mirror}
 
 
-def is_mirrored(server: Server, source: str, target: Server) -> None:
+def is_mirrored(
+    server: Server, source: str, ask: Callable[[str], Sequence[tuple[Any, ...]]], copy: str
+) -> None:
+    """`ask`: run a query in the target, where `copy` has the source's tables."""
     for table in ("keyless", "t"):
         theirs = server.execute(f"SELECT * FROM {source}.{table} ORDER BY 1, 2")
-        assert target.execute(f"SELECT * FROM {source}_copy.{table} ORDER BY 1, 2") == theirs
+        assert list(ask(f"SELECT * FROM {copy}.{table} ORDER BY 1, 2")) == list(theirs)
 
 
 def test_killed_at_every_step_each_change_is_there_once(
@@ -91,7 +94,7 @@ def test_killed_at_every_step_each_change_is_there_once(
 ) -> None:
     ends = run_killed(mysql97, tmp_path, mysql_sink(mysql97, source), STEPS)
     assert ends == ["-9"] * len(STEPS) + ["0"]
-    is_mirrored(mysql97, source, mysql97)
+    is_mirrored(mysql97, source, mysql97.execute, f"{source}_copy")
 
 
 @pytest.mark.soak
@@ -105,7 +108,7 @@ def test_killed_at_random_steps(
     steps = random_steps(*IN_COMMITS)
     ends = run_killed(mysql97, tmp_path, mysql_sink(target, source), steps)
     assert ends == ["-9"] * len(steps) + ["0"]
-    is_mirrored(mysql97, source, target)
+    is_mirrored(mysql97, source, target.execute, f"{source}_copy")
     target.execute(*(f"DROP DATABASE {each}" for each in copies))
 
 
@@ -117,10 +120,7 @@ def killed_postgres(
               "cursor_database": "kc", "without_key": "rows"}  # fmt: skip
     sink = {"type": "postgres", "tables": rf"{source}\..*", "mirror": mirror}
     ends = run_killed(server, folder, sink, steps)
-    for table in ("keyless", "t"):
-        theirs = server.execute(f"SELECT * FROM {source}.{table} ORDER BY 1, 2")
-        ours = postgres.execute(f"SELECT * FROM killed.{table} ORDER BY 1, 2")
-        assert list(theirs) == ours
+    is_mirrored(server, source, postgres.execute, "killed")
     return ends
 
 
@@ -146,10 +146,7 @@ def killed_duckdb(server: Server, source: str, folder: Path, steps: Sequence[str
     sink = {"type": "duckdb", "tables": rf"{source}\..*", "path": str(path), "mirror": mirror}
     ends = run_killed(server, folder, sink, steps)
     with duckdb.connect(str(path), read_only=True) as connection:
-        for table in ("keyless", "t"):
-            theirs = server.execute(f"SELECT * FROM {source}.{table} ORDER BY 1, 2")
-            ours = connection.execute(f"SELECT * FROM copy.{table} ORDER BY 1, 2").fetchall()
-            assert list(theirs) == ours
+        is_mirrored(server, source, lambda sql: connection.execute(sql).fetchall(), "copy")
     return ends
 
 
