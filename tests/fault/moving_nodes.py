@@ -17,18 +17,15 @@ import time
 from typing import Any
 
 import pymysql
-from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.cluster_utils import Cluster
-from ray.core.generated import autoscaler_pb2
 
 import ray_canal as canal
 from ray_canal.errors import InstanceError
-from tests.fault.own_cluster import own_cluster
+from tests.fault.own_cluster import drain_node, own_cluster
 from tests.processes import wait_for
 
 PATIENCE_S = 150.0
 MEMORY = {"object_store_memory": 100 << 20}
-_PREEMPTION = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
 
 
 def config_of(address: str, folder: str, names: list[str]) -> dict[str, Any]:
@@ -153,8 +150,7 @@ def drain(cluster: Cluster, drained: str, readers: list[Reader]) -> dict[str, An
     """A node drains; `drain_pause_s`: the longest that a reader had no row."""
     for reader in readers:
         reader.restart_clock()
-    gcs = GcsClient(address=cluster.address)
-    gcs.drain_node(drained, _PREEMPTION, "test", int(time.time() * 1000) + 600_000)
+    drain_node(cluster, drained)
     drained_s = wait_for(lambda: drained not in held(), PATIENCE_S, "the draining node is left")
     time.sleep(2.0)
     return {"drained_s": drained_s, "drain_pause_s": max(each.longest_s for each in readers)}

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from dataclasses import dataclass
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
-import pymysql
-from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.cluster_utils import Cluster
 
 import ray_canal as canal
 from ray_canal.errors import CanalError
-from tests.fault.moving_nodes import _PREEMPTION, MEMORY, PATIENCE_S, held
-from tests.fault.own_cluster import own_cluster
+from tests.fault.moving_nodes import MEMORY, PATIENCE_S, held
+from tests.fault.own_cluster import drain_node, own_cluster
 from tests.integration.test_snapshot_keyed import Writers
 from tests.integration.test_snapshot_mirror import TABLES, rows
 from tests.processes import wait_for
@@ -30,25 +27,6 @@ from tests.servers import Server
 
 NAME, CLIENT = "filling", 7
 COPY, CURSORS = "keyed_copy", "keyed_cursors"
-
-
-@dataclass(frozen=True)
-class Reached:
-    """A server that another process has started."""
-
-    host: str
-    port: int
-
-    def connect(self) -> Any:
-        return pymysql.connect(
-            host=self.host, port=self.port, user="root", autocommit=True, charset="utf8mb4"
-        )
-
-    def execute(self, *statements: str) -> tuple[tuple[Any, ...], ...]:
-        with self.connect() as connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-            return tuple(cursor.fetchall())
 
 
 def config_of(address: str, folder: str) -> dict[str, Any]:
@@ -84,7 +62,7 @@ def config_of(address: str, folder: str) -> dict[str, Any]:
 
 def main(address: str, folder: str, seed: str) -> None:
     host, _, port = address.rpartition(":")
-    server = cast(Server, Reached(host, int(port)))
+    server = Server("mysql97", Path(folder), host=host, port=int(port))  # another process's
     config = config_of(address, folder)
     with own_cluster(num_cpus=0, **MEMORY) as cluster:
         workers = {node.node_id: node for node in (_node(cluster), _node(cluster))}
@@ -117,9 +95,7 @@ def drained_and_killed(
     canal.start_sinks(config)
     wait_for(lambda: snapshot().get("rows", 0) > 0, PATIENCE_S, "the snapshot has rows")
     found, (drained,) = snapshot(), held()
-    gcs = GcsClient(address=cluster.address)
-    deadline_ms = int(time.time() * 1000) + 600_000
-    gcs.drain_node(drained, _PREEMPTION, "test", deadline_ms)
+    drain_node(cluster, drained)
     told = {"drained_at": (found["state"], found["rows"], found["rows_estimate"])}
     wait_for(lambda: list(held()) not in ([], [drained]), PATIENCE_S, "the node is left")
     wait_for(lambda: snapshot().get("rows", 0) > found["rows"], PATIENCE_S, "it goes on")

@@ -9,16 +9,20 @@ import json
 import os
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import ray
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.cluster_utils import Cluster
+from ray.core.generated import autoscaler_pb2
 
 from tests.fault.ray_nodes import cluster_environment
 
+_PREEMPTION = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
 NO_CLUSTER = 3
 """Exit code of a program whose cluster did not start."""
 
@@ -39,6 +43,12 @@ def own_cluster(**head: Any) -> Iterator[Cluster]:
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def drain_node(cluster: Cluster, node_id: str) -> None:
+    """Tell a node, as before its machine is taken away, that it ends in ten minutes."""
+    gcs = GcsClient(address=cluster.address)
+    gcs.drain_node(node_id, _PREEMPTION, "test", int(time.time() * 1000) + 600_000)
 
 
 def told_by(
