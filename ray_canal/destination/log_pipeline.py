@@ -216,10 +216,13 @@ class LogPipeline:
             self.fail(chunks_lost_error())
             await self._changed.wake()
 
-    async def _wait_for_room(self, chunks: int) -> None:
+    async def _wait_for_room(self, chunks: int, queued: Callable[[], int]) -> None:
         store = self.store
         self._full_since = None
-        while not store.has_room(chunks * self._config.chunk_bytes):
+        while not store.has_room((chunks + queued()) * self._config.chunk_bytes):
+            if queued():  # in the log they take what they need, mostly less than `chunk_bytes`
+                await self._changed.wait()
+                continue
             slot = store.spillable()
             if slot is not None and self._disk.may_try and await self._to_disk(slot):
                 continue

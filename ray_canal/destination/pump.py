@@ -32,7 +32,7 @@ _PING_S_MAX = 3.0
 _START_LIMIT_S = 180.0
 """A process that starts may take its time, on a machine under load; for longer, it is replaced."""
 
-WaitForRoom = Callable[[int], Awaitable[None]]
+WaitForRoom = Callable[[int, Callable[[], int]], Awaitable[None]]
 Queue = asyncio.Queue[Fetched | None]
 
 
@@ -86,8 +86,9 @@ class Pump:
         """Fetch chunks for `next` until the source ends (binlog files), and return when they are in
         the log.
 
-        `wait_for_room(chunks)` returns when the log has room for so many more chunks. Raises what
-        a stage raised, InstanceNotRunning: see _watched.
+        `wait_for_room(chunks, queued)` returns when the log has room for so many chunks besides
+        those that `queued` counts, which wait to be put into it. Raises what a stage raised,
+        InstanceNotRunning: see _watched.
         """
         assert self._upstream is not None
         await self._watched(self._fetch(self._upstream, wait_for_room))
@@ -133,7 +134,7 @@ class Pump:
         queue, waiting = self._queue, list[Answer]()
         while True:
             while len(waiting) < upstream.calls_ahead:
-                await self._room(queue.qsize() + len(waiting) + 1, wait_for_room)
+                await self._room(len(waiting) + 1, wait_for_room)
                 waiting.append(upstream.next())
             fetched = await waiting.pop(0)()
             finished = fetched.report is not None and self._finished(fetched.report)
@@ -157,7 +158,7 @@ class Pump:
 
     async def _room(self, chunks: int, wait_for_room: WaitForRoom) -> None:
         began_s = time.perf_counter()
-        await wait_for_room(chunks)
+        await wait_for_room(chunks, self._queue.qsize)
         self.stages.add("store", waiting_s=time.perf_counter() - began_s)
 
     def _finished(self, report: FetchReport) -> bool:

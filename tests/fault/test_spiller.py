@@ -24,7 +24,7 @@ def needs_no_disk(destination: str) -> bool:
     further call of the fetcher it wants room for what is under way."""
     log = log_of(destination)
     free_bytes = log["capacity"] * (1 - log["fill"])
-    return bool(free_bytes >= (chunks_ahead(0) + 1) * CHUNK_BYTES + 4 * SLOT_BYTES_MIN)
+    return bool(free_bytes >= chunks_ahead(0) * CHUNK_BYTES + 4 * SLOT_BYTES_MIN)
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped"])

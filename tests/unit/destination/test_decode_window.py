@@ -83,7 +83,7 @@ class Run:
         def append(chunk: Any) -> None:
             self.sizes.append(pump.window.size)
 
-        async def room(chunks: int) -> None:
+        async def room(chunks: int, queued: Callable[[], int]) -> None:
             return
 
         await pumped(pump, append, room)

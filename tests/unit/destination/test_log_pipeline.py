@@ -22,7 +22,7 @@ from ray_canal.log.subscriber import Terms
 from ray_canal.log.transaction_buffer import LogChunk
 from tests.local_destination import instance
 from tests.local_runtime import LocalRuntime
-from tests.unit.destination.pumping import noted, nothing
+from tests.unit.destination.pumping import Made, MadeRuntime, noted, nothing
 from tests.unit.log.filled import filled, transactions
 
 EVERYTHING = Terms(TableFilter())
@@ -252,4 +252,41 @@ async def in_order() -> None:
     assert [what for what, _ in told] == ["before", "after"] * 3 + ["before"]
     assert places[0:6:2] == places[1:6:2] == sorted(places[0:6:2])
     assert store.last_position.position <= places[-1]  # what failed is not in the log
+    await pipeline.close()
+
+
+def test_chunks_that_queue_up_take_the_room_that_they_need() -> None:
+    """Five small chunks that were decoded side by side stood for five of `chunk_bytes` until the
+    log was empty: with six decoders and the defaults, one `block` subscriber that did not read
+    stopped a log of which nearly nothing was used, and one of policy `detach` lost its place."""
+    asyncio.run(asyncio.wait_for(queued_up(), 60))
+
+
+async def queued_up() -> None:
+    changed, decoded, upstream = Wakeup(), asyncio.Event(), Made()
+    upstream.calls_ahead, added = 1, upstream.add
+
+    async def add(info: Any) -> LogChunk:
+        if upstream.appended_count:
+            await decoded.wait()
+        return await added(info)
+
+    upstream.add = add  # type: ignore[method-assign]
+    config = instance(decoders=6, chunk_bytes=1 << 20, store={"buffer_size": 4096})
+    detached: list[int] = []
+    pipeline = LogPipeline(config, "", changed, detached.extend, MadeRuntime(upstream))
+    pipeline.pump.window.size = 6
+    start, _, _ = await pipeline.open((), ())
+    store = pipeline.begin(start.position, 1)
+    store.subscribe(1, EVERYTHING, None)
+    store.subscribe(2, Terms(TableFilter(), "detach"), None)
+    running = asyncio.create_task(pipeline.run(nothing, noted))
+    before = -1
+    while before != len(upstream.waiting):  # until it calls for no more
+        before, _ = len(upstream.waiting), await asyncio.sleep(0.1)
+    decoded.set()
+    await running
+    assert not upstream.waiting
+    assert not detached
+    assert 0 < store.stats()["fill"] < 0.5
     await pipeline.close()

@@ -3,91 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from ray_canal.config import InstanceConfig
-from ray_canal.demo import binlog_files
 from ray_canal.destination import pump
-from ray_canal.destination.ports import Fetched, Upstream
 from ray_canal.destination.pump import Pump
-from ray_canal.destination.status.stages import FetchReport
 from ray_canal.errors import InstanceNotRunning
-from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
-from ray_canal.model.position import BINLOG_START, EntryPosition, SourceIdentity
-from ray_canal.model.start import Start
-from ray_canal.offline import decode_chunks
+from ray_canal.log.transaction_buffer import LogChunk
 from tests.local_destination import instance
-from tests.local_runtime import LocalRuntime
-from tests.unit.destination.pumping import pumped
-
-
-class Made:
-    """An upstream of chunks that are decoded already; then its source is at its end."""
-
-    calls_ahead = 2
-    decoding_bytes = 0
-
-    def __init__(self) -> None:
-        self.waiting = deque(decode_chunks(binlog_files()))
-        self.start = EntryPosition(self.waiting[0][0].head.journal_name, BINLOG_START)
-        self.buffer = TransactionBuffer.configured(instance(), self.start, "")
-        self.asked: dict[str, Callable[[], Awaitable[Any]]] = {}
-        self.appended_count = 0
-        self.closed = False
-
-    async def open(self, *_: Any) -> Any:
-        return Start(self.start, "as made"), SourceIdentity(""), ()
-
-    def next(self) -> Callable[[], Awaitable[Fetched]]:
-        taken = self.waiting.popleft() if self.waiting else None
-
-        async def fetched() -> Fetched:
-            await asyncio.sleep(0)
-            if taken is None:
-                return Fetched(report=FetchReport(False, True, 0.0, 0.0))
-            info, chunk = taken
-            return Fetched(info=info, payload=chunk)
-
-        return fetched
-
-    async def add(self, info: Any) -> LogChunk:
-        return self.buffer.add(info)
-
-    def appended(self) -> None:
-        self.appended_count += 1
-
-    def hurry(self) -> None:
-        """Chunks are there as they come."""
-
-    def processes(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
-        return self.asked
-
-    async def status(self, oldest: EntryPosition | None) -> Any:
-        await asyncio.sleep(3600)
-
-    async def close(self) -> None:
-        self.closed = True
-
-
-class MadeRuntime(LocalRuntime):
-    """Its one upstream is given."""
-
-    def __init__(self, upstream: Made) -> None:
-        self._upstream = upstream
-
-    async def upstream(self, config: InstanceConfig) -> Upstream:
-        return self._upstream
+from tests.unit.destination.pumping import Made, MadeRuntime, pumped
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(story, 60))
 
 
-async def room(chunks: int) -> None:
+async def room(chunks: int, queued: Callable[[], int]) -> None:
     """There is always some."""
 
 
@@ -107,8 +40,8 @@ def test_chunks_come_in_order_until_the_source_ends() -> None:
             assert upstream.appended_count == len(found)
             found.append(chunk.info.head.position)
 
-        async def counted(chunks: int) -> None:
-            asked_for.append(chunks)
+        async def counted(chunks: int, queued: Callable[[], int]) -> None:
+            asked_for.append(chunks + queued())
 
         made = await opened(upstream)
         await pumped(made, append, counted)
@@ -150,7 +83,7 @@ def test_a_process_that_does_not_answer_ends_it(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(pump, "_START_LIMIT_S", 0.05)
         await made.open((), ())
 
-        async def full(chunks: int) -> None:
+        async def full(chunks: int, queued: Callable[[], int]) -> None:
             await asyncio.sleep(3600)
 
         def append(chunk: LogChunk) -> None:
