@@ -133,7 +133,8 @@ class LiveSource:
 
         whole = partial(open_with, replace(options, partial=False))
         partly = partial(open_with, options) if options.partial else None
-        return choose(self._all, cursors, probe, whole, partly)
+        pause = partial(_readable, self._wake_out)
+        return choose(self._all, cursors, probe, whole, partly, pause)
 
     def _end_health_check(self) -> None:
         if self._health is not None:

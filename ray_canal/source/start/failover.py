@@ -3,19 +3,26 @@
 The servers are tried in this order: the one that the cursors belong to, if it is well, as nothing
 moves then; else the master and the standbys as they are configured. A server that cannot be used
 (away, purged, without transactions that were delivered) is passed over while there is another one.
+
+That one is away says nothing about what it has: where the others lack what is needed, nothing is
+given up while it may be back. Its network, or a busy machine, may have cost a second.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ray_canal.config import SourceConfig
-from ray_canal.errors import ConnectionLost, PositionPurged, SourceError
+from ray_canal.errors import ConnectionLost, PositionPurged, SourceError, TransactionsMissing
 from ray_canal.model.position import LogPosition
 
 log = logging.getLogger(__name__)
+
+_ASKED_AGAIN_S = 1.0, 2.0, 4.0
+"""Pauses before those that are away are asked again, where going on would lose something."""
 
 Opened = TypeVar("Opened")
 
@@ -26,43 +33,84 @@ def choose(
     probe: Callable[[SourceConfig], str],
     open_at: Callable[[SourceConfig], Opened],
     open_partly: Callable[[SourceConfig], Opened] | None = None,
+    pause: Callable[[float], object] = time.sleep,
 ) -> Opened:
     """Return what `open_at` gives for the first server that can be used. `probe` gives a server's
     uuid.
 
-    `source.on_purged` and `on_reset` count only where no server has what is needed; so does
-    `open_partly`, which leaves out cursors that a server cannot serve. Raises what kept the first
-    server from being used; of one that answered rather than of one that is away.
+    `source.on_purged` and `on_reset` count only where no server has what is needed, and those that
+    are away were asked again; so does `open_partly`, which leaves out cursors that a server cannot
+    serve. Raises what kept the first server from being used; of one that answered rather than of
+    one that is away. It is retryable where one that is away may have what the others lack.
     """
-    configs = [source.at(address) for address in source.addresses]
-    if len(configs) == 1:
-        return (open_partly or open_at)(configs[0])
-    failures: list[SourceError] = []
-    well: list[tuple[str, SourceConfig]] = []
-    for config in configs:
-        try:
-            well.append((probe(config), config))
-        except SourceError as error:
-            log.warning("%s", error)
-            failures.append(error)
+    if len(source.addresses) == 1:
+        return (open_partly or open_at)(source.at(source.address))
     own = {cursor.identity.server_uuid for cursor in cursors}
-    well.sort(key=lambda found: found[0] not in own)  # stable: else as configured
-    for _, config in well:
-        try:
-            return open_at(config.model_copy(update={"on_purged": "fail", "on_reset": "fail"}))
-        except SourceError as error:
-            log.warning("%s", error)
-            failures.append(error)
-    purged = any(isinstance(error, PositionPurged) for error in failures)
-    reset = any(error.other_log for error in failures)
-    goes_on = source.on_purged in ("earliest", "latest")
-    if (purged and goes_on) or (reset and source.on_reset != "fail"):
-        return (open_partly or open_at)(well[0][1])
+    for pause_s in (*_ASKED_AGAIN_S, 0.0):
+        tried = _Tried(source, own, probe)
+        for config in tried.well:
+            try:
+                return open_at(config.model_copy(update={"on_purged": "fail", "on_reset": "fail"}))
+            except SourceError as error:
+                tried.failed(config, error)
+        if not (tried.may_go_on and tried.away):
+            break
+        pause(pause_s)
+    if tried.may_go_on:
+        return (open_partly or open_at)(tried.well[0])
     if open_partly is not None and len(cursors) > 1:
-        for _, config in well:
+        for config in tried.well:
             try:
                 return open_partly(config)
             except SourceError as error:
-                failures.append(error)
-    answered = [error for error in failures if not isinstance(error, ConnectionLost)]
-    raise (answered or failures)[0]
+                tried.failed(config, error)
+    raise tried.failure()
+
+
+class _Tried:
+    """The servers, asked once, those that the cursors belong to first, and what kept them from
+    being used."""
+
+    def __init__(
+        self, source: SourceConfig, own: set[str], probe: Callable[[SourceConfig], str]
+    ) -> None:
+        self._source = source
+        self._failures: list[SourceError] = []
+        self.away: list[str] = []
+        found: list[tuple[str, SourceConfig]] = []
+        for config in map(source.at, source.addresses):
+            try:
+                found.append((probe(config), config))
+            except SourceError as error:
+                self.failed(config, error)
+        found.sort(key=lambda one: one[0] not in own)  # stable: else as configured
+        self.well = [config for _, config in found]
+
+    def failed(self, config: SourceConfig, error: SourceError) -> None:
+        log.warning("%s", error)
+        self._failures.append(error)
+        if isinstance(error, ConnectionLost):
+            self.away.append(config.address)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Return whether a server lacks what is needed, and the configuration says how to go on
+        without it."""
+        purged = any(isinstance(error, PositionPurged) for error in self._failures)
+        reset = any(error.other_log for error in self._failures)
+        goes_on = self._source.on_purged in ("earliest", "latest")
+        return (purged and goes_on) or (reset and self._source.on_reset != "fail")
+
+    def failure(self) -> SourceError:
+        """Return what to raise if no server can be used."""
+        answered = [e for e in self._failures if not isinstance(e, ConnectionLost)]
+        error = (answered or self._failures)[0]
+        lacks = isinstance(error, PositionPurged | TransactionsMissing) or error.other_log
+        if self.away and lacks:
+            away = ", ".join(dict.fromkeys(self.away))
+            error.args = (
+                f"{error.args[0]}. {away}, which may have it, cannot be reached, and is asked "
+                "again; if it never comes back, take it out of the configuration",
+            )
+            error.retryable = True
+        return error

@@ -29,15 +29,18 @@ def chosen(
     own: str = "",
     on_purged: str = "fail",
     standby: tuple[str, ...] = (B, C),
+    back: str = "",
 ) -> tuple[str, list[str]]:
-    """(what was opened with which on_purged, what was tried). A server's uuid is its address."""
+    """(what was opened with which on_purged, what was tried). A server's uuid is its address.
+    `back`: of those that are away, who is there behind the second pause."""
     source = SourceConfig.model_validate(
         {"address": A, "standby": standby, "on_purged": on_purged}
     )
-    tried = []
+    tried: list[str] = []
+    pauses: list[float] = []
 
     def probe(config: SourceConfig) -> str:
-        if config.address in away.split():
+        if config.address in away.split() and (config.address != back or len(pauses) < 2):
             raise ConnectionLost(f"{config.address} is away")
         return config.address
 
@@ -50,7 +53,8 @@ def chosen(
             raise error
         return f"{config.address} {config.on_purged}"
 
-    return choose(source, [cursor(own)] if own else [], probe, open_at), tried
+    cursors = [cursor(own)] if own else []
+    return choose(source, cursors, probe, open_at, pause=pauses.append), tried
 
 
 def test_the_configured_order() -> None:
@@ -85,6 +89,19 @@ def test_on_purged_counts_only_when_no_server_has_it() -> None:
     assert chosen(everywhere, on_purged="latest") == (f"{A} latest", [A, B, C, A])
     with pytest.raises(PositionPurged):
         chosen(everywhere)
+
+
+def test_nothing_is_given_up_that_a_server_may_have_that_is_away() -> None:
+    """A standby had what its master had purged, and did not answer for a second, on a busy machine:
+    all subscribers were told that it is lost, or went on behind it."""
+    purged: CanalError = PositionPurged("gone")
+    with pytest.raises(PositionPurged, match=f"gone. {B}, {C}, which may have it") as caught:
+        chosen({A: purged}, away=f"{B} {C}")
+    assert caught.value.retryable
+    opened, tried = chosen({A: purged}, away=f"{B} {C}", back=C, on_purged="latest")
+    assert (opened, tried) == (f"{C} fail", [A, A, A, C])
+    opened, tried = chosen({A: purged}, away=f"{B} {C}", on_purged="latest")
+    assert (opened, tried) == (f"{A} latest", [A] * 5)
 
 
 def test_a_single_server_is_not_asked_first() -> None:
