@@ -105,7 +105,7 @@ soak-fault: setup servers
 
 ## make soak-servers  what `make test` sees on one kind of server, or in one topology, on the others, too (minutes)
 soak-servers: setup servers
-	$(BIN)/python -m pytest -m soak tests/integration/test_log_identity.py tests/integration/test_next_file.py \
+	$(BIN)/python -m pytest -m soak tests/integration/test_log_identity.py tests/integration/test_next_file.py tests/integration/test_replica_order.py \
 		tests/integration/test_timelines.py tests/integration/test_secrets.py tests/integration/test_quarantine.py \
 		tests/integration/test_charsets.py tests/integration/test_schema_history.py \
 		tests/integration/test_log_replaced.py $(PYTEST_ARGS)

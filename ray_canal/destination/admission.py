@@ -39,16 +39,19 @@ class Admission:
             if client_id not in left_out or left_out[client_id].failure is None:
                 yield client_id, cursor, place
 
-    def left_out(self, start: Start) -> dict[int, LeftOut]:
+    def left_out(
+        self, start: Start, known: Mapping[int, SubscriberMeta] | None = None
+    ) -> dict[int, LeftOut]:
         """Return the subscribers whose cursors the log that begins there does not serve,
-        and why."""
+        and why. `known`: as they are now; of one that was moved meanwhile, no failure counts."""
         found = {}
-        for client_id, failure, behind in zip(
-            self.cursors, start.failures, start.behind, strict=False
+        for (client_id, cursor), failure, behind in zip(
+            self.cursors.items(), start.failures, start.behind, strict=False
         ):
-            if failure is not None:
+            now = None if known is None else known.get(client_id)
+            if failure is not None and (now is None or now.cursor == cursor):
                 found[client_id] = LeftOut(str(failure), failure)
-            elif behind:
+            elif failure is None and behind:
                 found[client_id] = LeftOut(f"it is {behind} bytes of binlog behind the others")
         return found
 
@@ -57,7 +60,7 @@ class Admission:
     ) -> bool:
         """Return whether somebody has subscribed, or acked in the old log, while the upstream was
         opened, so that its cursor may not be taken into this log."""
-        away = self.apart | self.left_out(start).keys()
+        away = self.apart | self.left_out(start, known).keys()
         return any(
             client_id not in away and self._is_misplaced(client_id, subscriber.cursor, start, here)
             for client_id, subscriber in known.items()

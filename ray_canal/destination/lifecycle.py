@@ -79,6 +79,11 @@ class Lifecycle:
         failure = self._second_look.at(self._state.runtime.unwrap(error), reading=reading)
         logger.warning("destination %s: %s", self._state.destination, failure)
         self._activity.errors += 1
+        if isinstance(failure, UNUSABLE_CURSOR) and self._supervisor.is_to_retry:
+            # Of a cursor that was moved since: the next attempt tells, and follows at once.
+            self._state.subscribers.blocking = {}
+            await self._supervisor.set(STARTING, None)
+            return False
         await self._supervisor.set(FAILED, failure)
         if isinstance(failure, LogRenamed) and self._log.pipeline is not None:
             await self._log.pipeline.drained()
@@ -230,8 +235,8 @@ class Lifecycle:
 
     def _let_in(self, pipeline: LogPipeline, admission: Admission, start: Start) -> None:
         """Put each subscriber where it is served: in the log, or by a catch-up."""
-        left_out, unserved = admission.left_out(start), self._catch_ups.unserved
-        table = self._state.subscribers
+        table, unserved = self._state.subscribers, self._catch_ups.unserved
+        left_out = admission.left_out(start, table.known)
         for client_id, subscriber in table.known.items():
             left, failure = left_out.get(client_id), unserved.get(client_id)
             if left is not None and left.failure is not None:
@@ -304,11 +309,26 @@ class Lifecycle:
     async def unblock(self, client_id: int) -> None:
         """Try again at once after a subscriber was removed or moved: its cursor may be what kept
         the destination from its start."""
-        blocked = self._state.subscribers.blocking.pop(client_id, None) is not None
+        blocking = self._state.subscribers.blocking
+        # While the cursors are tried again, it is not known whose are of no use.
+        blocked = blocking.pop(client_id, None) is not None or (
+            not blocking and self.is_refused
+        )
         if blocked and self._supervisor.state == FAILED:
             # Whoever comes now waits for how it goes without it.
             await self._supervisor.set(STARTING, None)
         self._supervisor.retry_now()
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether the server that is there now cannot serve the cursors. The log, if there
+        still is one, is that of the server before."""
+        return isinstance(self._supervisor.failure, UNUSABLE_CURSOR)
+
+    async def end_log(self) -> None:
+        """Close the log of the server before: a cursor has been moved to a place that it has not.
+        What others have not read of it comes from the next server."""
+        await self._close_pipelines()
 
     async def start_without_blocking(self) -> None:
         """Begin without the cursors that keep the destination from its start."""

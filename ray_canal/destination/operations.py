@@ -130,17 +130,23 @@ class SubscriberOperations:
 
     def _refuse_foreign(self, cursor: LogPosition) -> None:
         """Raise ConnectionLost for a place in another server's log than the one that is read."""
-        log = self._state.log
-        if log.pipeline is not None and cursor.is_foreign(log.identity):
+        if self._is_foreign(cursor) and not self._lifecycle.is_refused:
+            log = self._state.log
             raise ConnectionLost(
                 f"{cursor.identity.address} is server {cursor.identity.server_uuid}, the "
                 f"destination reads {log.identity.server_uuid} now: try again"
             ).at(destination=self._state.destination)
 
+    def _is_foreign(self, cursor: LogPosition) -> bool:
+        log = self._state.log
+        return log.pipeline is not None and cursor.is_foreign(log.identity)
+
     async def move(self, one: SubscriberMeta) -> None:
         """Move a subscriber to its new cursor, in the log or by a catch-up; what it was handed is
         void."""
         await self._write(one)
+        if one.cursor is not None and self._is_foreign(one.cursor) and self._lifecycle.is_refused:
+            await self._lifecycle.end_log()
         client_id, pipeline = one.client_id, self._state.log.pipeline
         last_id = self._catch_ups.last_batch_id(client_id)
         self._catch_ups.close(client_id)

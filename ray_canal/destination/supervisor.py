@@ -74,6 +74,11 @@ class Supervisor:
         self._retry.set()
 
     @property
+    def is_to_retry(self) -> bool:
+        """Return whether `retry_now` was called during this attempt."""
+        return self._retry.is_set()
+
+    @property
     def has_given_up(self) -> bool:
         """Return whether it has failed and trying again cannot help; else subscribers wait for the
         recovery."""

@@ -25,7 +25,8 @@ _YOUNG_BYTES = 64 << 20
 _OUT_OF_ORDER = (
     " (to the second; if the cursor is from a replica that applied in parallel without "
     "slave_preserve_commit_order, and no server was reset or restored, this may be the right log: "
-    "then `ray-canal subscriber NAME CLIENT_ID seek GTIDS`, with the cursor's, goes on after them)"
+    "then `ray-canal subscriber NAME CLIENT_ID seek GTIDS`, with the cursor_gtid that its `show` "
+    "tells, goes on after them)"
 )
 
 

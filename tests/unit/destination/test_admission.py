@@ -44,6 +44,10 @@ def test_who_is_left_out_and_who_is_placed() -> None:
     assert "40 bytes" in left[3].why
     assert [(i, place.position) for i, _, place in admission.placed(start)] == [(1, 100), (3, 60)]
     assert not admission.is_outdated(known(c1=at(100), c2=at(4), c3=at(60)), start, HERE)
+    moved = known(c1=at(100), c2=at(200), c3=at(60))
+    assert admission.left_out(start, moved).keys() == {3}  # an operator did so meanwhile
+    assert not admission.is_outdated(moved, dataclasses.replace(start, same_log=True), HERE)
+    assert admission.is_outdated(known(c2=at(5)), start, HERE)
     assert admission.is_outdated(known(c1=at(90), c2=at(4)), start, HERE)
 
 

@@ -10,6 +10,7 @@ import pytest
 from ray_canal.config import CanalConfig, InstanceConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination import operations
+from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.errors import (
     ConfigError,
     ConnectionLost,
@@ -20,16 +21,18 @@ from ray_canal.errors import (
 )
 from ray_canal.meta.operations import operate_kept
 from ray_canal.model.message import EMPTY_BATCH, MessageHead
-from ray_canal.model.position import EntryPosition, LogPosition
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.subscription import Subscription
 from ray_canal.source.start.lookup import locate, log_of
 from tests.local_destination import (
     ALL,
     NAME,
     OtherServers,
+    SlowOpening,
     drain,
     follow_each_other,
     instance,
+    lose_source,
     meta_away,
     new_destination,
     run,
@@ -271,7 +274,7 @@ def test_while_the_destination_has_failed_its_cursor_can_be_moved(tmp_path: Path
     async def story() -> None:
         async with running(tmp_path, whole) as store:
             await store.subscribe(7, ALL)
-            assert await take(store, 7)
+            assert await take(store, 7, seconds=30)
         store = new_destination(tmp_path, later)
         try:
             await until(lambda: store.state.supervisor.state == "failed")
@@ -288,6 +291,40 @@ def test_while_the_destination_has_failed_its_cursor_can_be_moved(tmp_path: Path
             assert head.start is not None
             assert head.start.journal_name == binlog_files()[1].name
             assert head.start.position < 1000
+        finally:
+            await store.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("before", [(), (7,)])
+def test_who_is_moved_while_old_cursors_are_tried_is_served(
+    before: tuple[int, ...], tmp_path: Path
+) -> None:
+    """What becomes of the cursors that were loaded is not told of those that replaced them."""
+    later = instance(binlog_files()[1:], store=LARGE_LOG)
+
+    async def story() -> None:
+        async with running(tmp_path, instance(binlog_files(), store=LARGE_LOG)) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+                assert await take(store, client_id, seconds=30)
+        store = new_destination(tmp_path, later)
+        try:
+            await until(lambda: store.state.supervisor.state == "failed")
+            with SlowOpening() as opening:
+                for client_id in before:
+                    await store.operate(client_id, "seek", "earliest")
+                store.state.supervisor.retry_now()
+                await opening.began.wait()
+                for client_id in {7, 8} - {*before}:
+                    await store.operate(client_id, "seek", "earliest")
+                opening.go.set()
+                for client_id in (7, 8):
+                    head = await take(store, client_id, seconds=30)
+                    assert head is not None
+                    assert head.start is not None
+                    assert head.start.journal_name == binlog_files()[1].name
         finally:
             await store.stop()
 
@@ -372,5 +409,36 @@ def test_a_seek_that_ends_after_a_failover_is_refused(
                     with pytest.raises(ConnectionLost, match="try again"):
                         await seeking
                     assert (await store.operate(7, "show") or {})["cursor"] == before
+
+    run(story())
+
+
+def test_a_seek_in_the_log_of_a_server_that_refuses_the_cursors_ends_the_last_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of a server that is dead went on, and its identity refused all others' places."""
+    config = one_file()
+    place = transactions_of(config)[3]
+
+    async def story() -> None:
+        with OtherServers() as servers:
+            monkeypatch.setattr(
+                operations, "sought", lambda config, text: LogPosition(servers.now, place)
+            )
+            async with running(tmp_path, config) as store:
+                await store.subscribe(7, ALL)
+                opened, state = LogPipeline.open, store.state
+
+                async def refused(*_: object) -> None:
+                    LogPipeline.open = opened  # type: ignore[method-assign]
+                    raise PositionNotFound("it is not there")
+
+                LogPipeline.open = refused  # type: ignore[assignment, method-assign]
+                servers.now = SourceIdentity("db:3306", "uuid-2")
+                lose_source(store)
+                await until(lambda: isinstance(state.supervisor.failure, PositionNotFound))
+                await store.operate(7, "seek", str(place))
+                assert starts_at(await take(store, 7, seconds=30), place)
+                assert state.log.identity == servers.now
 
     run(story())
