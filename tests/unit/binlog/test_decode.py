@@ -39,7 +39,6 @@ from tests.unit.binlog.golden import (
     resolve,
     values,
 )
-from tests.unit.plain import compiled_only, run_without_compiler
 
 pytestmark = needs_golden
 
@@ -170,6 +169,7 @@ def compare_row(
     return compared
 
 
+@pytest.mark.without_compiler
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_mysql97_as_canal(subject: str) -> None:
     info, chunk = decode_chunk(golden_chunk(f"mysql97/mysql_{subject}"))
@@ -190,6 +190,7 @@ def test_versions_without_row_metadata(name: str) -> None:
     assert (kinds == 1).sum() == (kinds == 3).sum() > 5
 
 
+@pytest.mark.without_compiler
 def test_texts_of_other_character_sets() -> None:
     _, chunk = decode_chunk(golden_chunk("mysql97/mysql_strings"))
     first, *_, last = values(chunk, chunk.layout.tables[0], "after")
@@ -366,6 +367,7 @@ def test_schema_that_does_not_fit() -> None:
     assert "VARCHAR (15) in the schema, LONG (3) in the TABLE_MAP" in str(info.failure)
 
 
+@pytest.mark.without_compiler
 def test_carried_events_make_no_entries() -> None:
     """A chunk that begins inside a transaction, with its GTID event and TABLE_MAP carried."""
     whole = golden_chunk("mysql97/mysql_dml")
@@ -388,8 +390,3 @@ def test_carried_events_make_no_entries() -> None:
     assert info.size_bytes == 985 - 810
     wanted = good.entries[np.isin(good.entries["position"], [810, 954])]
     assert info.entries["rows"].tolist() == wanted["rows"].tolist()
-
-
-@compiled_only
-def test_the_same_without_compiler() -> None:
-    run_without_compiler(__file__, "-k", "as_canal or sets or carried")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ray_canal.kernels.framing import table_maps as m
-from tests.unit.plain import compiled_only, run_without_compiler
+
+pytestmark = pytest.mark.without_compiler
 
 _ID_BYTES = 6
 _BODIES = [bytes([k]) * size for k in range(4) for size in (2, 9, 30)]
@@ -56,8 +57,3 @@ def test_more_maps_than_columns_find_no_room() -> None:
     data = np.frombuffer(b"\1" * _ID_BYTES + b"one" + b"\1" * _ID_BYTES + b"two", np.uint8)
     assert m.note_map(data, (0, 0, 9), _ID_BYTES, 0, tables)
     assert not m.note_map(data, (9, 9, 18), _ID_BYTES, 0, tables)
-
-
-@compiled_only
-def test_the_same_without_compiler() -> None:
-    run_without_compiler(__file__)

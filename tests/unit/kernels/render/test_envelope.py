@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from ray_canal.kernels.render import envelope as e
-from tests.unit.plain import compiled_only, run_without_compiler
+
+pytestmark = pytest.mark.without_compiler
 
 MASKS = [1, 1 << 63, 1 << 63 | 5, 1 << 62 | 8, (1 << 64) - 1, 0]
 LABELS = [f"m{k}" * (1 + k % 20) for k in range(64)]
@@ -31,8 +33,3 @@ def test_members_of_masks() -> None:
     lists = [members[start:end] for start, end in pairwise(ends)]
     assert lists == [[LABELS[k] for k in row] for row in wanted]
     assert e.count_members(arena, 0, 64, rows, label_ends[:63])[2] == 1
-
-
-@compiled_only
-def test_the_same_without_compiler() -> None:
-    run_without_compiler(__file__)

@@ -14,7 +14,8 @@ from ray_canal.kernels.render import flat_rows as f
 from ray_canal.kernels.render.arrays import RowArrays
 from ray_canal.kernels.render.entry_columns import C_CODE, C_VALIDITY, C_VALUES
 from ray_canal.kernels.render.entry_values import LIMBS_MAX, VALUE_BYTES_MAX
-from tests.unit.plain import compiled_only, run_without_compiler
+
+pytestmark = pytest.mark.without_compiler
 
 _AFTER = 3
 _FIXED = 7
@@ -85,8 +86,3 @@ def test_each_row_goes_where_its_key_says(seed: int) -> None:
             wanted.append((number, rows_of, partition))
     assert found == wanted
     assert not counts.any()
-
-
-@compiled_only
-def test_the_same_without_compiler() -> None:
-    run_without_compiler(__file__)

@@ -11,7 +11,8 @@ from ray_canal.binlog.chunk import EVENT, GTID, GTID_MYSQL
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import transactions as t
 from tests.unit.kernels.rows.test_records import closes
-from tests.unit.plain import compiled_only, run_without_compiler
+
+pytestmark = pytest.mark.without_compiler
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 40, 300])
@@ -69,8 +70,3 @@ def test_the_longest_place_has_room() -> None:
     place = (1 << 63) - 1
     found = np.array([[place, -1, -1, 0]], np.int64)
     assert named(found, [""]) == [f"bin.7:{place}"]
-
-
-@compiled_only
-def test_the_same_without_compiler() -> None:
-    run_without_compiler(__file__)

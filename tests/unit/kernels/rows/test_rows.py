@@ -12,7 +12,6 @@ from ray_canal.binlog.plan import DecodePlan, note_runs
 from ray_canal.kernels.rows import fill, rows, wire
 from ray_canal.kernels.rows.arrays import ColumnArrays, MeasureArrays
 from ray_canal.types.charset_tables import tables
-from tests.unit.plain import compiled_only, run_without_compiler
 
 _ID_BYTES = 6
 _TAILS = (0, 7, 8, 100)  # bytes behind the event; the last images of a chunk have few
@@ -66,6 +65,7 @@ def _bits(values: list[bool]) -> bytes:
     return np.packbits(values, bitorder="little").tobytes()
 
 
+@pytest.mark.without_compiler
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("seed", range(25))
 def test_values_are_where_they_were_put(seed: int, whole: bool) -> None:
@@ -113,8 +113,3 @@ def _counted(
     arrays = MeasureArrays(source, event.plan.lines.reshape(-1), tables(), sizes.reshape(-1), 2)
     code, _ = rows.count_rows(tuple(arrays), events, _ID_BYTES, shape, heads)
     return int(code), heads, sizes
-
-
-@compiled_only
-def test_the_same_without_compiler() -> None:
-    run_without_compiler(__file__, "-k", "where_they_were_put")
