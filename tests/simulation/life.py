@@ -42,7 +42,9 @@ from tests.simulation.servers import TABLES, Server
 from tests.simulation.virtual_time import EPOCH_S, virtual_time
 
 CLIENTS = 3
-TIME_S = (0.5, 2.0, 6.0)
+TIME_S = (0.5, 0.5, 6.0)
+"""For how long things happen to a destination. Of the first 13 lives that broke, 12 were of 6 s; a
+short one costs less than a third of that."""
 DRAIN_S = 600.0
 _SPILL = tempfile.mkdtemp(prefix="ray_canal_simulation.")
 
