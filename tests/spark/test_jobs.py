@@ -189,7 +189,7 @@ def _await_jobs_api(
             return False
         try:
             cluster.client.submit_job(entrypoint="true")  # needs an agent, which comes later
-        except (ConnectionError, RuntimeError):
+        except (OSError, RuntimeError):  # requests' own ConnectionError: it has ended meanwhile
             time.sleep(0.5)
         else:
             return True
