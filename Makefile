@@ -41,23 +41,25 @@ demo: setup
 	$(BIN)/ray-canal demo
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
-# First files of tests that wait for servers run in parallel (four on two CPUs), each worker with servers of its own. Then come
-# two lanes side by side: tests with Ray, then those with Spark and faults, which are late where another Ray starts next to
-# them; and, with the lowest priority, on the CPUs that these leave, what only computes, then the documents, which no delay
-# breaks. The first lane's output is shown as it comes, that of the other when it ends.
+# Two lanes side by side. The first: files of tests that wait for servers, in parallel (four on two CPUs), each worker with servers
+# of its own; then tests with Ray, and those with Spark and faults, which are late where another Ray starts next to them. The
+# second: with the lowest priority, on the CPUs that these leave, what only computes, then the documents, which no delay breaks.
+# The first lane's output is shown as it comes, that of the other when it ends.
 COMPUTING := tests/golden $(addprefix tests/unit/,binlog kernels log schema sinks/lakes types verify views test_tidy.py)
 WAITING := tests/unit tests/integration tests/test_docs.py tests/test_site.py $(COMPUTING:%=--ignore=%)
-LANES := test-clusters test-computing
-.PHONY: $(LANES) test-ray test-spark-and-faults
+LANES := test-waiting test-computing
+.PHONY: $(LANES) test-servers test-ray test-spark-and-faults
 test:
 	@$(MAKE) --no-print-directory --jobs=2 setup servers
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not soak and not benchmark and not ray' $(WAITING) $(PYTEST_ARGS)
-	@echo "now what needs Ray, then Spark and faults; next to them what computes: types, kernels, simulated schedules, MariaDB 11.8"
+	@echo "now what needs servers, Ray, Spark; next to it what computes: types, kernels, simulated schedules, MariaDB 11.8"
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync $(LANES)
 
-test-clusters:
-	+@$(MAKE) --no-print-directory --keep-going --jobs=1 --output-sync=none test-ray test-spark-and-faults
+test-waiting:
+	+@$(MAKE) --no-print-directory --keep-going --jobs=1 --output-sync=none test-servers test-ray test-spark-and-faults
+
+test-servers:
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not soak and not benchmark and not ray' $(WAITING) $(PYTEST_ARGS)
 
 # What runs for seconds is not worth Java's second compiler.
 test-ray test-spark-and-faults test-computing: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
