@@ -82,18 +82,20 @@ ELSEWHERE = [
     (
         "mariadb",
         "mysql97",
-        "id UUID PRIMARY KEY, six INET6, four INET4, x INT",
-        "'00000000-0000-0000-0000-00000000000{id}', '::{id}', '10.0.0.{id}', 1",
-        "n UUID NOT NULL DEFAULT '00000000-0000-0000-0000-00000000000f'",
-        "CAST(id AS CHAR), CAST(six AS CHAR), CAST(four AS CHAR), CAST(n AS CHAR), x",
+        "id UUID, six INET6, four INET4, d DECIMAL(65,38), x INT, PRIMARY KEY (id, d)",
+        "'00000000-0000-0000-0000-00000000000{id}', '::{id}', '10.0.0.{id}', {id}e-38, 1",
+        "n UUID NOT NULL DEFAULT '00000000-0000-0000-0000-00000000000f',"
+        " ADD z DECIMAL(38,38) NOT NULL DEFAULT 0, ADD w DECIMAL(60,31) DEFAULT -1.5",
+        "CAST(id AS CHAR), CAST(six AS CHAR), CAST(four AS CHAR), CAST(n AS CHAR), x,"
+        " CAST(d AS CHAR), CAST(z AS CHAR), CAST(w AS CHAR)",
     ),
     (
         "mysql97",
         "mariadb",
-        "id INT PRIMARY KEY, g GEOMETRYCOLLECTION, v VECTOR(3), x INT",
-        "{id}, ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 {id}))'), TO_VECTOR('[1, {id}]'), 1",
-        "n VECTOR",
-        "id, ST_AsText(g), HEX(v), n, x",
+        "id VARCHAR(9) CHARACTER SET gb18030 PRIMARY KEY, g GEOMETRYCOLLECTION, v VECTOR(3), x INT",
+        "'é{id}', ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 {id}))'), TO_VECTOR('[1, {id}]'), 1",
+        "n VECTOR, ADD e ENUM('ü') CHARACTER SET gb18030 NOT NULL",
+        "id, ST_AsText(g), HEX(v), n, x, e",
     ),
     (
         "mysql97",

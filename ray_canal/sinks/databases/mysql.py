@@ -22,7 +22,7 @@ from pymysql.err import DataError, IntegrityError, MySQLError
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
 from ray_canal.sinks.column_specs import ColumnSpec
-from ray_canal.sinks.databases.mysql_literals import comparable, literal, tuples
+from ray_canal.sinks.databases.mysql_literals import comparable, known_values, literal, tuples
 from ray_canal.sinks.databases.mysql_rights import Need, missing_rights
 from ray_canal.sinks.databases.mysql_types import (
     KEY_TEXT,
@@ -46,12 +46,13 @@ _SESSION = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_AUTO_VALUE_ON_ZERO',"
     " time_zone = '+00:00', foreign_key_checks = 0"
 )
-_KEY_COLLATIONS = (
-    "SELECT character_set_name, collation_name FROM information_schema.collations"
-    " WHERE collation_name LIKE '%nopad_bin' OR collation_name = 'utf8mb4_0900_bin'"
+_CHARSETS = (
+    "SELECT character_set_name, max(CASE WHEN collation_name LIKE '%nopad_bin'"
+    " OR collation_name = 'utf8mb4_0900_bin' THEN collation_name END)"
+    " FROM information_schema.collations WHERE character_set_name IS NOT NULL GROUP BY 1"
 )
-"""MariaDB has one for each character set, MySQL since 8.0.17 for utf8mb4 alone. The others take a
-space at the end for none."""
+"""The server's character sets, each with its collation for keys. MariaDB has one for each, MySQL
+since 8.0.17 for utf8mb4 alone. The others take a space at the end for none."""
 _STATEMENT_BYTES_MAX = 4 << 20
 _STATEMENT_ROWS_MAX = 5000
 _RETRY = {
@@ -87,7 +88,7 @@ class MySqlDatabase(SqlDatabase):
         self._version = ""
         self._delete_first: dict[TableName, bool] = {}
         self._labels: dict[TableName, set[str]] = {}
-        self._key_collations: dict[str, str] = {}
+        self._charsets: dict[str, str | None] = {}
 
     def connect(self) -> None:
         config = self._config
@@ -111,7 +112,7 @@ class MySqlDatabase(SqlDatabase):
         ((packet, version),) = self._run("SELECT @@max_allowed_packet, VERSION()")
         self._packet, self._version = int(packet), str(version)
         self._bytes_max = min(_STATEMENT_BYTES_MAX, self._packet // 2)
-        self._key_collations = dict(self._run(_KEY_COLLATIONS))
+        self._charsets = dict(self._run(_CHARSETS))
         self._folds_case = self._run("SELECT @@lower_case_table_names")[0][0] != 0
 
     def close(self) -> None:
@@ -330,7 +331,7 @@ class MySqlDatabase(SqlDatabase):
     # --- rows ------------------------------------------------------------------------------------
 
     def delete(self, name: TableName, keys: pa.Table) -> None:
-        keys = in_key_order(keys, keys.column_names)
+        keys = known_values(self._version, in_key_order(keys, keys.column_names))
         columns = ", ".join(_quoted(column) for column in keys.column_names)
         start = f"DELETE FROM {_named(name)} WHERE ({columns}) IN ("
         for values in tuples(keys, self._bytes_max, _STATEMENT_ROWS_MAX, comparable):
@@ -381,15 +382,18 @@ class MySqlDatabase(SqlDatabase):
         column = known_to(self._version, column)
         kind = column.declared or mysql_type(column.kind, column.is_key)
         charset = column.charset
-        if not column.declared and kind == KEY_TEXT:
+        if (not column.declared and kind == KEY_TEXT) or not self._knows(charset):
             charset = "utf8mb4"
         is_text = kind.lower() != "json"  # in MariaDB a text, but without a word on its charset
         text = ""
         if is_text and charset and charset != "binary":
             text = f" CHARACTER SET {charset}"
             if column.is_key:
-                text += f" COLLATE {self._key_collations.get(charset, f'{charset}_bin')}"
+                text += f" COLLATE {self._charsets.get(charset) or f'{charset}_bin'}"
         return f"{_quoted(column.name)} {kind}{text} {'NOT NULL' if column.is_key else 'NULL'}"
+
+    def _knows(self, charset: str) -> bool:
+        return charset in ("", "binary", "utf8", "utf8mb3") or charset in self._charsets
 
     def _run(self, sql: str | bytes, *values: object) -> Sequence[tuple[Any, ...]]:
         """Run one statement. Raises SinkError."""

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ray_canal.sinks.databases.mysql_types import has_long_scale
 from ray_canal.sinks.databases.value_texts import hexadecimal
 from ray_canal.sinks.net_change import plain
 from ray_canal.views.mysql_texts import time_texts
-from ray_canal.views.texts import BYTES, scalar, wrapped
+from ray_canal.views.texts import BYTES, decimal_texts, scalar, wrapped
 
 
 def literals(values: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -26,6 +27,16 @@ def literals(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 def literal(value: pa.Array) -> str:
     """Return the literal of an array's one value."""
     return bytes(literals(value)[0].as_py()).decode()
+
+
+def known_values(version: str, rows: pa.Table) -> pa.Table:
+    """Return rows as a server of this version has them in tables that are made for it: decimals
+    that MySQL cannot have are text there."""
+    if "mariadb" not in version.lower():
+        for number, field in enumerate(rows.schema):
+            if has_long_scale(field.type):
+                rows = rows.set_column(number, field.name, decimal_texts(plain(rows[field.name])))
+    return rows
 
 
 def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -45,6 +56,8 @@ def _literals(array: pa.Array) -> pa.Array:
         return array.cast(pa.string()).cast(BYTES)
     if pa.types.is_floating(kind):
         return _floats(array)
+    if has_long_scale(kind):
+        return _quoted(decimal_texts(array).cast(BYTES))
     if pa.types.is_decimal(kind) or pa.types.is_date(kind):
         return _quoted(array.cast(pa.string()).cast(BYTES))
     if pa.types.is_timestamp(kind):

@@ -11,6 +11,7 @@ from ray_canal.binlog.events import version_numbers
 from ray_canal.sinks.column_specs import ColumnSpec
 
 KEY_TEXT = "VARCHAR(255)"
+_SCALE_MAX = 30
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 _SYNONYMS = {
     "numeric": "decimal", "dec": "decimal", "fixed": "decimal", "real": "double",
@@ -44,9 +45,17 @@ def is_since(version: str, mysql: tuple[int, ...], mariadb: tuple[int, ...]) -> 
     return version_numbers(version) >= (mariadb if "mariadb" in version.lower() else mysql)
 
 
+def has_long_scale(kind: pa.DataType) -> bool:
+    """Return whether it is a decimal with more fractional digits than MySQL has; MariaDB has 38."""
+    return bool(pa.types.is_decimal(kind) and kind.scale > _SCALE_MAX)
+
+
 def known_to(version: str, column: ColumnSpec) -> ColumnSpec:
     """Return the column with a type that a server of this version knows: another kind of server's,
     or a newer one's, has some that it does not."""
+    if has_long_scale(column.kind) and "mariadb" not in version.lower():
+        width = column.kind.precision + len("-0.")
+        return column._replace(declared=f"varchar({width})", charset="ascii")
     known = _KNOWN.get(column.declared.lower().partition("(")[0])
     if known is None or is_since(version, known.mysql, known.mariadb):
         return column
