@@ -12,7 +12,7 @@ import ray_canal as canal
 from ray_canal.actors.control.homes import cluster_nodes, head_of
 from ray_canal.actors.upstream import spare_record
 from tests.fault.test_fencing import CLIENT, deployment, insert, next_ids, started, table
-from tests.processes import FETCHER, RAYLET, SPARE, STORE, running, send, wait_for
+from tests.processes import FETCHER, RAYLET, SPARE, STORE, running, send, the_one, wait_for
 from tests.servers import Server
 
 
@@ -32,10 +32,7 @@ def test_a_killed_fetcher_is_replaced_by_the_spare(mysql97: Server, local_ray: N
         assert next_ids(connector, 1) == [1]
         head = head_of(cluster_nodes())
         wait_for(lambda: spare_record.is_ready(head), 180, "a spare is ready")
-        wait_for(lambda: running(SPARE), 30, "its process has its title")  # a moment later
-        (ready,) = running(SPARE)
-        wait_for(lambda: running(FETCHER), 30, "so has the fetcher's")
-        (old,) = running(FETCHER)
+        ready, old = the_one(SPARE), the_one(FETCHER)  # they have their titles a moment later
         if os.geteuid() == 0:  # others may not
             ours = (old, ready, *running(STORE))
             assert {priority(pid) for pid in ours} == {priority(pid) for pid in running(RAYLET)}
