@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
+import re
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 import pyarrow as pa
@@ -66,6 +68,8 @@ def _value(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> object:
         return _rounded(text, kind.scale)
     if types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None):
         return pa.scalar(text).cast(kind)
+    if types.is_duration(kind):
+        return _span(text, column)
     if types.is_dictionary(kind):
         return _label(text, column)
     if types.is_list(kind) and types.is_string(kind.value_type):
@@ -73,6 +77,20 @@ def _value(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> object:
     if types.is_string(kind) or types.is_large_string(kind):
         return text.rstrip(" ") if column.mysql_type.startswith("char") else text
     raise NotImplementedError(str(kind))
+
+
+def _span(text: str, column: ColumnMeta) -> dt.timedelta:
+    """Return a TIME of hours, minutes and seconds. Raises ValueError: it is written otherwise, or
+    has more fractional digits than its column, which rounds it."""
+    found = re.fullmatch(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d+))?", text)
+    digits = re.search(r"\((\d)\)", column.mysql_type)
+    fraction = "" if found is None else (found[5] or "").rstrip("0")
+    if found is None or len(fraction) > (int(digits[1]) if digits else 0):
+        raise ValueError(text)
+    hours, minutes, seconds = map(int, found.group(2, 3, 4))
+    micros = int(fraction.ljust(6, "0"))
+    span = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=micros)
+    return -span if found[1] else span
 
 
 def _rounded(text: str, scale: int) -> Decimal:

@@ -70,12 +70,13 @@ def test_in_postgres_too(postgres_shop: PostgresShop) -> None:
         shop.run(
             "ALTER TABLE t ADD a INT NOT NULL DEFAULT -7, ADD b CHAR(9) DEFAULT 'it''s \\\\é\\n',"
             " ADD c ENUM('x','y') NOT NULL, ADD d DECIMAL(9,2) DEFAULT 1.5,"
-            " ADD e VARBINARY(9) DEFAULT x'00FF', ADD f DATE DEFAULT '2026-01-31'",
+            " ADD e VARBINARY(9) DEFAULT x'00FF', ADD f DATE DEFAULT '2026-01-31',"
+            " ADD g TIME(2) DEFAULT '-100:02:03.5', ADD h TIME DEFAULT '00:00:00'",
             "ALTER TABLE t CHANGE v w INT",
             "INSERT INTO t (id, w, b, c) VALUES (2,2,NULL,'y')",
         )
         until(lambda: shop.is_mirrored("t"))
-    assert list(shop.columns("t")) == ["id", "w", "a", "b", "c", "d", "e", "f"]
+    assert list(shop.columns("t")) == ["id", "w", "a", "b", "c", "d", "e", "f", "g", "h"]
 
 
 ELSEWHERE = [
