@@ -153,7 +153,12 @@ class DuckDatabase(TransactionalDatabase):
         for column, kind in self._types(columns).items():
             text = _quoted(column)
             value = _CONVERTED.get((found[column], kind), "{}::" + kind).format(text)
-            self._run(f"ALTER TABLE {self._named(name)} ALTER {text} TYPE {kind} USING {value}")
+            try:
+                self._run(f"ALTER TABLE {self._named(name)} ALTER {text} TYPE {kind} USING {value}")
+            except SinkError as error:  # values that do not fit another type are no entry's fault
+                raise SinkError(
+                    str(error), "schema" if error.kind == "poison" else error.kind
+                ) from None
 
     def remove(self, name: TableName, columns: Sequence[str]) -> None:
         for column in columns:

@@ -138,6 +138,17 @@ def test_bytes_that_become_text_are_that_text(database: DuckDatabase) -> None:
     assert rows_of(database, "t") == [(1, octets)]
 
 
+def test_values_that_do_not_fit_a_new_type_set_their_table_aside(database: DuckDatabase) -> None:
+    """An entry that is left out, and not the table, would be of a transaction that is aborted."""
+    shop = follower(database, schema_change="evolve")
+    shop.follow([altered("t", "varchar(9)", is_new=True)])
+    rows = pa.table({"id": pa.array([1], pa.int32()), "v0": pa.array(["x"])})
+    database.upsert(TableName("s", "t"), ["id"], rows)
+    with pytest.raises(SinkError, match="Could not convert string 'x'") as refused:
+        shop.follow([altered("t", "int")])
+    assert refused.value.kind == "schema"
+
+
 def test_renamed_tables_take_the_place_of_those_that_are_gone(database: DuckDatabase) -> None:
     shop = follower(database)
     for name, value in (("a", 1), ("b", 2), ("c", 3)):
