@@ -29,7 +29,7 @@ REFUSES = {
     "delta": ("swap",),
     "iceberg": ("swap",),
     "duckdb": ("letters",),
-    "mysql56": ("rename_column", "column_letters"),
+    "mysql56": ("rename_column", "column_letters", "take_name"),
 }
 """Changes that a target stops at, as its documents say."""
 

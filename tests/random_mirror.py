@@ -138,6 +138,7 @@ class MirroredTables:
             self._add, self._add, self._fill, self._fill, self._drop, self._move, self._empty,
             self._rename, self._rename_column, self._make_again, self._make, self._swap, self._like,
             self._remake, self._chain, self._select, self._letters, self._column_letters,
+            self._replace, self._take_name,
         ]  # fmt: skip
         self._ddl = [each for each in ddl if each.__name__[1:] not in without]
 
@@ -179,6 +180,21 @@ class MirroredTables:
         del table.columns[name]
         table.columns[name] = kind
         return [f"alter table {table.name} drop {name}, add {name} {declared(kind)}"]
+
+    def _replace(self, table: MirroredTable) -> list[str]:
+        gone, name, kind = self.rng.choice([*table.columns]), table.new_name(), table.kind()
+        del table.columns[gone]
+        table.columns[name] = kind
+        steps = [f"drop {gone}", f"add {name} {declared(kind)}"]
+        return [f"alter table {table.name} {', '.join(self.rng.sample(steps, 2))}"]
+
+    def _take_name(self, table: MirroredTable) -> list[str]:
+        """A column is renamed, and another one is added under its name."""
+        name, new, kind = self.rng.choice([*table.columns]), table.new_name(), table.kind()
+        moved = table.columns.pop(name)
+        table.columns |= {new: moved, name: kind}
+        steps = f"change {name} {new} {declared(moved)}, add {name} {declared(kind)}"
+        return [f"alter table {table.name} {steps}"]
 
     def _move(self, table: MirroredTable) -> list[str]:
         name = self.rng.choice([*table.columns])

@@ -48,7 +48,8 @@ class TableChange:
     the table is gone, or where its columns are not known (`problem` says why). `retyped`: columns
     that had another type; `renamed`: (old name, new name) of columns; `filled`: what rows that are
     there have in new columns, as text or bytes, and None where the server alone knows; `remade`:
-    columns that were dropped and added again, so that their values are gone.
+    columns that were dropped and added again, so that their values are gone; `added`: those that
+    ALTER TABLE added.
 
     `kind`: ALTER (it has other columns, or `is_new`: it was made), TRUNCATE, ERASE (it is gone, or
     has the name `renamed_to`), RENAME (it had the name `renamed_from`)."""
@@ -67,6 +68,7 @@ class TableChange:
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str | bytes | None], ...] = ()
     remade: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
 
 @dataclass
@@ -367,4 +369,5 @@ def _table_change(
     return TableChange(
         *at, shape, problem, is_new=change.is_new, retyped=change.retyped,
         renamed=change.renamed, filled=change.filled, remade=change.remade,
+        added=change.added,
     )  # fmt: skip

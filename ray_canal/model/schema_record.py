@@ -141,7 +141,8 @@ class SchemaChange:
     where its columns are not known (then `problem` says why). `is_new`: the table was made.
     `retyped`: columns that had another type before; `renamed`: columns by their names before;
     `filled`: what rows that are there have in new columns, None where the server alone knows;
-    `remade`: columns that were dropped and added again, so that their values are gone."""
+    `remade`: columns that were dropped and added again, so that their values are gone; `added`:
+    those that ALTER TABLE added."""
 
     position: int
     schema: str
@@ -153,3 +154,4 @@ class SchemaChange:
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str | bytes | None], ...] = ()
     remade: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()

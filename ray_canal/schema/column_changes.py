@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ray_canal.model.table_meta import ColumnMeta
 from ray_canal.schema.ddl.alter_table import Alteration
+from ray_canal.schema.ddl.column_definition import Definition
 from ray_canal.schema.ddl.default_value import Constant, implicit_value
 from ray_canal.schema.table_state import TableState
 
@@ -21,6 +22,7 @@ class ColumnChanges(NamedTuple):
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, Constant | None], ...] = ()
     remade: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
 
 def column_changes(
@@ -35,9 +37,13 @@ def column_changes(
         return ColumnChanges(retyped)
     known = {column.name.lower(): column for column in old.columns}
     now = {column.name.lower(): column for column in new.columns}
-    added = {definition.name.lower() for name, definition in change.placed if not name}
-    remade = tuple(now[name].name for name in now if name in known.keys() & change.dropped & added)
-    return ColumnChanges(retyped, _renamed(known, now, change), _filled(known, now, change), remade)
+    renamed = _renamed(known, now, change)
+    kept = known.keys() - change.dropped - {name.lower() for name, _ in renamed}
+    placed = {d.name.lower(): d for name, d in change.placed if not name}
+    added = {name: placed[name] for name in placed if name in now and name not in kept}
+    remade = tuple(now[name].name for name in now if name in change.dropped and name in added)
+    names = tuple(now[name].name for name in added)
+    return ColumnChanges(retyped, renamed, _filled(added, now), remade, names)
 
 
 def _renamed(
@@ -53,14 +59,11 @@ def _renamed(
 
 
 def _filled(
-    known: Columns, now: Columns, change: Alteration
+    added: Mapping[str, Definition], now: Columns
 ) -> tuple[tuple[str, Constant | None], ...]:
-    kept = known.keys() - change.dropped
     found: list[tuple[str, Constant | None]] = []
-    for name, definition in change.placed:
-        column = now.get(definition.name.lower())
-        if name or column is None or definition.name.lower() in kept:
-            continue
+    for name, definition in added.items():
+        column = now[name]
         if definition.is_computed:
             found.append((column.name, None))
         elif definition.default is not None:

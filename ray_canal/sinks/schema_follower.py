@@ -164,9 +164,12 @@ class SchemaFollower:
         policy = self._policy
         return TableName(policy.database.format(**named), policy.table.format(**named))
 
-    def _fit(self, name: TableName, columns: list[ColumnSpec], key: list[str]) -> dict[str, str]:
-        """Make the target's table take these columns. Returns those that are written, each with its
-        name there. Raises SinkError: they do not fit, and the policy does not change that."""
+    def _fit(
+        self, name: TableName, columns: list[ColumnSpec], key: list[str], added: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """Make the target's table take these columns, of which a statement `added` some. Returns
+        those that are written, each with its name there. Raises SinkError: they do not fit, and the
+        policy does not change that."""
         found = self._tables.find(name)
         if not key and self._policy.without_key == "stop":
             raise SinkError(
@@ -190,7 +193,7 @@ class SchemaFollower:
         named = {column.name: found.spelled(column.name) for column in columns}
         missing = [column for column in columns if named[column.name] not in found.columns]
         if missing:
-            self._add(name, missing, found, columns)
+            self._add(name, missing, found, columns, added)
         return {
             column.name: named[column.name]
             for column in columns
@@ -204,6 +207,7 @@ class SchemaFollower:
         missing: list[ColumnSpec],
         found: TargetTable,
         columns: list[ColumnSpec],
+        added: Sequence[str],
     ) -> None:
         policy = self._policy.schema_change
         names = ", ".join(column.name for column in missing)
@@ -213,11 +217,13 @@ class SchemaFollower:
         if policy == "ignore":
             return
         gone = sorted(set(found.columns) - {found.spelled(column.name) for column in columns})
-        if gone:
+        told = {each.lower() for each in added}
+        untold = [column.name for column in missing if column.name.lower() not in told]
+        if gone and untold:
             raise SinkError(
-                f"the source's {name} has {names}, and no {', '.join(gone)} any more. Whether a "
-                "column was renamed cannot be told, and a rename must keep its values: rename or "
-                "add columns in the target, then start again",
+                f"the source's {name} has {', '.join(untold)}, and no {', '.join(gone)} any more. "
+                "Whether a column was renamed cannot be told, and a rename must keep its values: "
+                "rename or add columns in the target, then start again",
                 "schema",
             )
         self._begin()
@@ -350,7 +356,7 @@ class SchemaFollower:
                 found = self._emptied(name, found, columns)
         if not key and self._policy.without_key != "rows":
             return  # what to do is decided when rows come
-        self._fit(name, columns, key)
+        self._fit(name, columns, key, change.added)
         if found is None:
             return
         columns = [column._replace(name=found.spelled(column.name)) for column in columns]

@@ -32,6 +32,7 @@ SESSION = StatementSession("db")
         ("add e int as (a + 1)", {}, {"e": None}),
         ("add d int default (rand()), add k int auto_increment unique", {}, {"d": None, "k": None}),
         ("add if not exists b int default 7", {}, {}),
+        ("change a x int, add a int default 5", {"a": "x"}, {"a": "5"}),
         ("add d bit(3) default b'101' after a, rename to u", {}, {"d": b"\x05"}),
         ("alter a set default 7, comment 'x'", {}, {}),
         ("modify a int not null default 7", {}, {}),
@@ -54,6 +55,15 @@ def test_a_column_that_is_dropped_and_added_is_another_one() -> None:
     actions = "drop a, add A varchar(9), drop b, add x int, change c b int"
     (change,) = keeper.applied(head(600, 700), 600, f"alter table t {actions}", SESSION)
     assert change.remade == ("A",)
+    assert change.added == ("A", "x")
+
+
+def test_a_column_that_took_the_name_of_a_renamed_one_is_added() -> None:
+    keeper = SchemaKeeper(FakeServer("create table db.t (a int, b int)", 500))
+    keeper.begin([], "uuid", EntryPosition(FILE, 500))
+    actions = "change a x int, add a int, add if not exists b int, modify b bigint"
+    (change,) = keeper.applied(head(600, 700), 600, f"alter table t {actions}", SESSION)
+    assert (change.renamed, change.added, change.remade) == ((("a", "x"),), ("a",), ())
 
 
 def test_other_statements_do_neither() -> None:

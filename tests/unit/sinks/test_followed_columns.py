@@ -84,6 +84,28 @@ def test_a_column_that_is_dropped_and_added_has_no_values(
         assert rows_of(database, "t") == [(1, 7 if policy == "add" else None)]
 
 
+@pytest.mark.parametrize("policy", ["add", "evolve"])
+def test_one_statement_drops_a_column_and_adds_another_one(
+    policy: str, database: DuckDatabase
+) -> None:
+    """Whether the new one was the old one could not be told, it said, though the statement tells.
+    With the policy add, which keeps the old one, no later statement could add a column."""
+    shop = follower(database, schema_change=policy)
+    shop.follow([altered("t", is_new=True)])
+    fill(database, "t", 7)
+    kept = ("v0",) if policy == "add" else ()
+    for _ in range(2):
+        shop.follow([changed({"w": "int"}, added=("w",), filled=(("w", "5"),))])
+    shop.follow([changed({"w": "int", "X": "int"}, added=("X",))])
+    found = database.find(NAME)
+    assert found is not None
+    assert found.columns == ("id", *kept, "w", "X")
+    assert rows_of(database, "t") == [(1, *(7 for _ in kept), 5, None)]
+    if policy == "add":
+        with pytest.raises(SinkError, match="has y, and no v0 any more"):
+            shop.follow([changed({"w": "int", "X": "int", "y": "int", "z": "int"}, added=("z",))])
+
+
 def test_names_that_both_are_there_are_refused(database: DuckDatabase) -> None:
     shop = follower(database)
     shop.follow([altered("t", "int int", is_new=True)])
@@ -107,3 +129,7 @@ def test_a_lake(kind: str, tmp_path: Path) -> None:
             lake._known(NAME).scan().to_arrow()
         )
         assert held.to_pylist() == [{"id": 1, "w": 7, "c": 5}]
+    for _ in range(2):
+        shop.follow([at(95, changed({"w": "int", "d": "int"}, added=("d",)))])
+        found = lake.find(NAME)
+        assert set(found.columns) == {"id", "w", "c", "d"}  # the policy is add
