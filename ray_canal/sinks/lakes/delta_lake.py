@@ -12,7 +12,12 @@ from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.lakes.delta import DeltaFile
 from ray_canal.sinks.lakes.file_shares import Spread, Writers, in_threads
 from ray_canal.sinks.lakes.folders import folder_of, name_in
-from ray_canal.sinks.lakes.lake_types import lake_field, lake_fills, lake_type
+from ray_canal.sinks.lakes.lake_types import (
+    has_other_values,
+    lake_field,
+    lake_fills,
+    lake_type,
+)
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.views.row_places import RowPlace
@@ -97,14 +102,27 @@ class DeltaLake:
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         schema = self.file(name).schema
-        return [c for c in columns if schema.field(c.name).type != lake_type(c.kind, True)]
+        return [
+            column
+            for column in columns
+            if schema.field(column.name).type != lake_type(column.kind, True)
+            or has_other_values(schema.field(column.name), column.kind)
+        ]
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        """Parquet files keep their types: the table is written again."""
+        """Parquet files keep their types: the table is written again. Raises SinkError: its values
+        would be other ones than the source's."""
         schema = self.file(name).schema
         wanted = schema
         for column in columns:
             at = schema.get_field_index(column.name)
+            if has_other_values(schema.field(at), column.kind) and self.has_rows(name):
+                raise SinkError(
+                    f"the source's {name} has {column.declared or column.kind} in {column.name}, "
+                    f"which was a time or a number, and its server made other values of those that "
+                    "are there: let `ray-canal snapshot start` bring the rows again",
+                    "schema",
+                )
             wanted = wanted.set(at, lake_field(column.field, True))
         if wanted.types != schema.types:
             self.file(name).rewrite(wanted)

@@ -63,6 +63,28 @@ def lake_array(values: pa.Array, naive_is_utc: bool) -> pa.Array:
     return plain(values).cast(lake_type(kind, naive_is_utc))
 
 
+def has_other_values(held: pa.Field, kind: pa.DataType) -> bool:
+    """Return whether MySQL's conversion of what a column holds to a column of this Arrow type is
+    not that of numbers here: of '01:02:03' it makes 10203, of a DATETIME the TIME of its day. A
+    column whose digits are not known may be a TIME."""
+    was = "span" if fraction_digits(held) is not None else ""
+    was = was if pa.types.is_int64(held.type) and was else _family(held.type)
+    now = _family(kind)
+    if was == "number" and pa.types.is_int64(held.type) and now == "span":
+        return False
+    return was != now and bool(was and now)
+
+
+def _family(kind: pa.DataType) -> str:
+    types = pa.types
+    if types.is_duration(kind):
+        return "span"
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return "date"
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return "number" if is_number else ""
+
+
 def lake_fills(columns: Iterable[ColumnSpec], naive_is_utc: bool) -> dict[str, pa.Scalar]:
     """Return the values that rows which are there have in columns that are new, where it is not
     null."""

@@ -133,3 +133,28 @@ def test_a_lake(kind: str, tmp_path: Path) -> None:
         shop.follow([at(95, changed({"w": "int", "d": "int"}, added=("d",)))])
         found = lake.find(NAME)
         assert set(found.columns) == {"id", "w", "c", "d"}  # the policy is add
+
+
+def test_a_time_that_becomes_a_number_is_another_number(tmp_path: Path) -> None:
+    """A Delta table had microseconds where the source's server has 10203 for 01:02:03, and went on
+    with both in one column."""
+    lake: Any = lake_of(sink_config("delta", lake=options("delta", tmp_path)))
+    lake.open()
+    shop = LakeFollower(LakeConfig(schema_change="evolve"), lake)
+    kinds = {"v0": "time(2)", "v1": "datetime", "v2": "date", "v3": "int"}
+    shop.follow([at(80, changed(kinds, is_new=True))])
+    shop.follow([at(85, changed(kinds | {"v0": "bigint"}, retyped=("v0",)))])  # it has no rows
+    shop.follow([at(86, changed(kinds, retyped=("v0",)))])
+    held = DeltaTable(str(tmp_path / "lake/s/t")).schema().to_arrow()
+    row = {"id": 1, "v0": 3723000000, "v1": None, "v2": None, "v3": 7}
+    rows = pa.Table.from_pylist([row], pa.schema(held))
+    lake.merge(NAME, ["id"], rows.select(["id"]).slice(1), rows, RowPlace(0, 1, 5, 0, "b.1"))
+    wrong = "v0 bigint", "v0 datetime", "v1 bigint", "v1 time", "v2 int", "v3 date"
+    for name, other in map(str.split, wrong):
+        with pytest.raises(SinkError, match=f"{other} in {name}, which was a time or a number"):
+            shop.follow([at(90, changed(kinds | {name: other}, retyped=(name,)))])
+    new = {"v0": "time(6)", "v2": "datetime"}, {"v0": "varchar(20)", "v3": "bigint"}
+    for place, others in zip((95, 97), new, strict=True):
+        shop.follow([at(place, changed(kinds | others, retyped=tuple(others)))])
+    (found,) = DeltaTable(str(tmp_path / "lake/s/t")).to_pyarrow_table().to_pylist()
+    assert (found["v0"], found["v3"]) == ("01:02:03.000000", 7)
