@@ -137,10 +137,15 @@ def _cast(table: pa.Table, digits: Mapping[str, int | None], schema: pa.Schema) 
     """Return rows in another schema: what becomes text as the source's server writes it, times with
     the fractional digits that they were declared with."""
     for index, field in enumerate(schema):
-        if field.type == pa.string() and table.schema.types[index] not in _AS_TEXT:
+        old = table.schema.types[index]
+        if field.type == pa.string() and old not in _AS_TEXT:
             declared = digits.get(field.name)
             chunks = [_texts(chunk, declared) for chunk in table.column(index).chunks]
             table = table.set_column(index, field, pa.chunked_array(chunks, pa.string()))
+        elif pa.types.is_decimal(field.type) and pa.types.is_integer(old):
+            # At once, the type has to have room for each integer, not for those that are there.
+            wide = pa.decimal128(38, field.type.scale)
+            table = table.set_column(index, field.name, table.column(index).cast(wide))
     return table.cast(schema)
 
 

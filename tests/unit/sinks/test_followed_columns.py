@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,17 @@ def test_a_time_that_becomes_a_number_is_another_number(tmp_path: Path) -> None:
         shop.follow([at(place, changed(kinds | others, retyped=tuple(others)))])
     (found,) = DeltaTable(str(tmp_path / "lake/s/t")).to_pyarrow_table().to_pylist()
     assert (found["v0"], found["v3"]) == ("01:02:03.000000", 7)
+
+
+def test_integers_become_decimals_that_have_room_for_them(tmp_path: Path) -> None:
+    lake: Any = lake_of(sink_config("delta", lake=options("delta", tmp_path)))
+    lake.open()
+    shop = LakeFollower(LakeConfig(schema_change="evolve"), lake)
+    shop.follow([at(80, changed({"v0": "int"}, is_new=True))])
+    rows = pa.table({"id": pa.array([1], pa.int32()), "v0": pa.array([-123456], pa.int32())})
+    lake.merge(NAME, ["id"], rows.select(["id"]).slice(1), rows, RowPlace(0, 1, 5, 0, "b.1"))
+    shop.follow([at(85, changed({"v0": "decimal(8,2)"}, retyped=("v0",)))])
+    (found,) = DeltaTable(str(tmp_path / "lake/s/t")).to_pyarrow_table().to_pylist()
+    assert found["v0"] == Decimal("-123456.00")
+    with pytest.raises(SinkError, match="does not fit in precision 4"):
+        shop.follow([at(90, changed({"v0": "decimal(4,2)"}, retyped=("v0",)))])
