@@ -76,11 +76,6 @@ def shoot(browser: Any, name: str) -> None:
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def _width(browser: Any) -> int:
-    """Return how many pixels wide the page is."""
-    return int(browser.execute_script("return document.documentElement.scrollWidth"))
-
-
 def _mode(mode: str) -> dict[str, Any]:
     return {"features": [{"name": "prefers-color-scheme", "value": mode}]}
 
@@ -410,13 +405,11 @@ def test_pages_work_for_everybody(site: Site, browser: Any, axe: str) -> None:
             browser.get(site.url + page)
             wrong += [f"{mode} {page}: {each}" for each in findings(browser, axe)]
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", _PHONE)
+    is_narrow = "return document.documentElement.scrollWidth <= 390"
     for page in pages:
         browser.get(site.url + page)
-        deadline = time.monotonic() + 10  # a busy browser takes a moment to become a phone
-        while (width := _width(browser)) > 390 and time.monotonic() < deadline:
-            time.sleep(0.2)
-        if width > 390:
-            wrong.append(f"{page}: {width} pixels wide")
+        # A busy browser takes a moment to become a phone.
+        wait_for(lambda: bool(browser.execute_script(is_narrow)), 10, f"{page} fits a phone")
         wrong += [f"{page}: {each}" for each in errors(browser)]
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert wrong == []
@@ -428,10 +421,7 @@ def test_every_action_is_reached_by_keyboard(site: Site, browser: Any) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
-    def press(key: str) -> None:
-        """Press it wherever the focus is: a page may replace what had it."""
-        ActionChains(browser).send_keys(key).perform()
-
+    # Keys go to what has the focus: a page may replace what had it.
     of_one = f"/destinations/{NAME}"
     for page in ("/", of_one, f"{of_one}/tail", f"{of_one}/schemas", "/start"):
         browser.get(site.url + page)
@@ -442,7 +432,7 @@ def test_every_action_is_reached_by_keyboard(site: Site, browser: Any) -> None:
         )
         reached = []
         for _ in range(wanted + 6):
-            press(Keys.TAB)
+            ActionChains(browser).send_keys(Keys.TAB).perform()
             reached.append(
                 browser.execute_script(
                     "const at = document.activeElement;"
@@ -454,6 +444,6 @@ def test_every_action_is_reached_by_keyboard(site: Site, browser: Any) -> None:
         assert [each for each in reached if "not visible" in each] == []
         assert len([each for each in reached if each in ("A", "BUTTON", "INPUT")]) >= wanted
     browser.get(site.url)
-    press(Keys.TAB)
-    press(Keys.ENTER)
+    ActionChains(browser).send_keys(Keys.TAB).perform()
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
     assert browser.execute_script("return document.activeElement.id") == "main"
