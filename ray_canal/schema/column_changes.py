@@ -41,7 +41,7 @@ def column_changes(
     kept = known.keys() - change.dropped - {name.lower() for name, _ in renamed}
     placed = {d.name.lower(): d for name, d in change.placed if not name}
     added = {name: placed[name] for name in placed if name in now and name not in kept}
-    remade = tuple(now[name].name for name in now if name in change.dropped and name in added)
+    remade = tuple(now[name].name for name in added if name in change.dropped)
     names = tuple(now[name].name for name in added)
     return ColumnChanges(retyped, renamed, _filled(added, now), remade, names)
 

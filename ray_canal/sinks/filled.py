@@ -83,9 +83,8 @@ def _span(text: str, column: ColumnMeta) -> dt.timedelta:
     """Return a TIME of hours, minutes and seconds. Raises ValueError: it is written otherwise, or
     has more fractional digits than its column, which rounds it."""
     found = re.fullmatch(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d+))?", text)
-    digits = re.search(r"\((\d)\)", column.mysql_type)
     fraction = "" if found is None else (found[5] or "").rstrip("0")
-    if found is None or len(fraction) > (int(digits[1]) if digits else 0):
+    if found is None or len(fraction) > column.fraction:
         raise ValueError(text)
     hours, minutes, seconds = map(int, found.group(2, 3, 4))
     micros = int(fraction.ljust(6, "0"))

@@ -210,8 +210,8 @@ class SchemaFollower:
         added: Sequence[str],
     ) -> None:
         policy = self._policy.schema_change
-        names = ", ".join(column.name for column in missing)
         if policy == "stop":
+            names = ", ".join(column.name for column in missing)
             text = f"{name} lacks {names}: add them and start again, or set schema_change"
             raise SinkError(text, "schema")
         if policy == "ignore":

@@ -22,6 +22,7 @@ from pyarrow.fs import FileSystem, PyFileSystem
 from ray_canal.model.arrays import Bools
 from ray_canal.sinks.lakes.delta_ends import has_rounded_ends
 from ray_canal.sinks.lakes.file_shares import Share, Writers, has_key_of, shares_of
+from ray_canal.sinks.lakes.lake_types import is_span
 from ray_canal.views.mysql_texts import fraction_digits, mysql_texts
 
 _FILE_BYTES = 256 << 20
@@ -150,8 +151,8 @@ def _cast(table: pa.Table, digits: Mapping[str, int | None], schema: pa.Schema) 
 
 
 def _texts(values: pa.Array, digits: int | None) -> pa.Array:
-    if digits is not None and pa.types.is_int64(values.type):
-        values = values.cast(pa.duration("us"))  # a TIME (lake_types.py)
+    if is_span(values.type, digits):
+        values = values.cast(pa.duration("us"))
     return mysql_texts(values, digits)
 
 

@@ -119,7 +119,7 @@ class DeltaLake:
             if has_other_values(schema.field(at), column.kind) and self.has_rows(name):
                 raise SinkError(
                     f"the source's {name} has {column.declared or column.kind} in {column.name}, "
-                    f"which was a time or a number, and its server made other values of those that "
+                    "which was a time or a number, and its server made other values of those that "
                     "are there: let `ray-canal snapshot start` bring the rows again",
                     "schema",
                 )

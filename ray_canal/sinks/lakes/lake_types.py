@@ -67,12 +67,16 @@ def has_other_values(held: pa.Field, kind: pa.DataType) -> bool:
     """Return whether MySQL's conversion of what a column holds to a column of this Arrow type is
     not that of numbers here: of '01:02:03' it makes 10203, of a DATETIME the TIME of its day. A
     column whose digits are not known may be a TIME."""
-    was = "span" if fraction_digits(held) is not None else ""
-    was = was if pa.types.is_int64(held.type) and was else _family(held.type)
+    was = "span" if is_span(held.type, fraction_digits(held)) else _family(held.type)
     now = _family(kind)
-    if was == "number" and pa.types.is_int64(held.type) and now == "span":
+    if pa.types.is_int64(held.type) and now == "span":
         return False
     return was != now and bool(was and now)
+
+
+def is_span(kind: pa.DataType, digits: int | None) -> bool:
+    """Return whether a column of this type, declared with these fractional digits, is a TIME."""
+    return digits is not None and bool(pa.types.is_int64(kind))
 
 
 def _family(kind: pa.DataType) -> str:

@@ -78,7 +78,6 @@ class MadeRuntime(LocalRuntime):
         return self._upstream
 
 
-
 async def pumped(pump: Pump, append: Callable[[LogChunk], None], room: WaitForRoom) -> None:
     """Pump until the source ends. Raises what a stage or `append` raises."""
 
