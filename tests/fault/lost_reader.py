@@ -65,7 +65,7 @@ class Source:
 
     def __init__(self, address: str, mode: str) -> None:
         host, _, port = address.rpartition(":")
-        self._server = pymysql.connect(host=host, port=int(port), user="root")
+        self._server = pymysql.connect(host=host, port=int(port), user="root", ssl_disabled=True)
         self.tables = tables_of(mode)
         values = "select n, n % 100, repeat(char(65 + n % 26), 800) from numbers"
         self._run(

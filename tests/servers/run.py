@@ -194,8 +194,10 @@ class Server:
         return self.kind == "mariadb"
 
     def connect(self, user: str = "root", password: str = "", **more: Any) -> Any:
-        """A PyMySQL connection, autocommit, utf8mb4 unless told otherwise."""
+        """A PyMySQL connection, autocommit, utf8mb4 unless told otherwise. Without TLS where no
+        password is sent: to read all certificates of a machine costs 40 ms of CPU a connection."""
         settings: dict[str, Any] = {"charset": "utf8mb4", "autocommit": True, **more}
+        settings.setdefault("ssl_disabled", not password and "ssl" not in more)
         return pymysql.connect(
             host=self.host, port=self.port, user=user, password=password, **settings
         )
