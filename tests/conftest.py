@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import hypothesis  # noqa: F401  (its plugin does so at the end else: too late where a test froze gc)
 import pytest
 
@@ -12,6 +14,14 @@ pytest_plugins = [
     "tests.fixture_browser",
     "tests.fixture_sinks",
 ]
+
+
+def pytest_configure() -> None:
+    """Give each of several workers a Ray of its own: in one folder, each would find the others'."""
+    worker, folder = os.environ.get("PYTEST_XDIST_WORKER"), os.environ.get("RAY_TMPDIR")
+    if worker and folder:
+        os.environ["RAY_TMPDIR"] = os.path.join(folder, worker)
+        os.makedirs(os.environ["RAY_TMPDIR"], exist_ok=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
