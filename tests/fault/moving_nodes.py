@@ -54,7 +54,9 @@ class Writer(threading.Thread):
     def __init__(self, address: str, names: list[str]) -> None:
         super().__init__(daemon=True)
         host, _, port = address.rpartition(":")
-        self._server = pymysql.connect(host=host, port=int(port), user="root", autocommit=True, ssl_disabled=True)
+        self._server = pymysql.connect(
+            host=host, port=int(port), user="root", autocommit=True, ssl_disabled=True
+        )
         self._names = names
         self.written = 0
         self.over = threading.Event()
