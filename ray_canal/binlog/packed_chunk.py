@@ -15,15 +15,6 @@ from ray_canal.errors import CorruptEvent
 from ray_canal.kernels.base import event_types
 from ray_canal.model.arrays import Bytes
 
-_GTIDS = frozenset(
-    (
-        event_types.GTID,
-        event_types.ANONYMOUS_GTID,
-        event_types.GTID_TAGGED,
-        event_types.MARIADB_GTID,
-    )
-)
-
 
 def single_event(raw: RawChunk, at: int, position: int) -> RawChunk:
     """Return a chunk of the one event at offset `at` of the data and `position` of the file, with
@@ -36,9 +27,9 @@ def single_event(raw: RawChunk, at: int, position: int) -> RawChunk:
         kind = int(data[here + 4])
         if kind == event_types.TRANSACTION_PAYLOAD or size < event_types.HEADER_BYTES:
             return raw
-        if kind in _GTIDS:
+        if kind in event_types.GTIDS:
             carried.clear()
-        if kind in _GTIDS or kind == event_types.TABLE_MAP:
+        if kind in event_types.GTIDS or kind == event_types.TABLE_MAP:
             carried.append(data[here : here + size])
         here += size
     size = int.from_bytes(data[at + 9 : at + 13].tobytes(), "little")

@@ -84,9 +84,9 @@ ROWS: Final = (
     7 << PRE_GA_WRITE_ROWS | 7 << WRITE_ROWS_V1 | 7 << WRITE_ROWS | 1 << PARTIAL_UPDATE_ROWS
 )
 """INSERT, UPDATE, DELETE in their versions (a WRITE, an UPDATE, a DELETE follow each other)."""
-BETWEEN_STATEMENTS: Final = (
-    1 << QUERY | 1 << XID | 1 << GTID | 1 << ANONYMOUS_GTID | 1 << XA_PREPARE | 1 << GTID_TAGGED
-)
+MYSQL_GTIDS: Final = 1 << GTID | 1 << ANONYMOUS_GTID | 1 << GTID_TAGGED
+"""Those of MySQL that begin a transaction and name it."""
+BETWEEN_STATEMENTS: Final = 1 << QUERY | 1 << XID | 1 << XA_PREPARE | MYSQL_GTIDS
 """No statement continues after these. Row events have a flag for it."""
 WITHOUT_ENTRY: Final = (
     1 << FORMAT_DESCRIPTION | 1 << ROTATE | 1 << STOP | 1 << HEARTBEAT | 1 << HEARTBEAT_V2
@@ -100,12 +100,14 @@ NEXT_TO_ROWS: Final = (
 )
 """Events next to rows or statements that Python reads."""
 
+GTIDS: Final = frozenset({GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_GTID})
+"""Those of both servers that begin a transaction and name it."""
 OLD: Final = frozenset({START_V3, LOAD, SLAVE, CREATE_FILE, EXEC_LOAD, NEW_LOAD})
 """Events that servers before MySQL 5.0.3 wrote, without an entry in Canal."""
 STRUCTURE: Final = frozenset(
     {
-        QUERY, ROTATE, FORMAT_DESCRIPTION, XID, GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE,
-        TRANSACTION_PAYLOAD, GTID_TAGGED, MARIADB_GTID, MARIADB_GTID_LIST, MARIADB_QUERY_COMPRESSED,
+        QUERY, ROTATE, FORMAT_DESCRIPTION, XID, *GTIDS, PREVIOUS_GTIDS, XA_PREPARE,
+        TRANSACTION_PAYLOAD, MARIADB_GTID_LIST, MARIADB_QUERY_COMPRESSED,
     }
 )  # fmt: skip
 """Events that later ones cannot be read without: boundaries of transactions, GTIDs, file headers,

@@ -53,6 +53,12 @@ _COMMIT_TIME_MASK: Final = (1 << 55) - 1
 
 
 @inlined
+def is_mysql_gtid(kind):
+    """Tell if an event of this type is one of MySQL's GTID events."""
+    return kind < 64 and ev.MYSQL_GTIDS >> kind & 1 != 0
+
+
+@inlined
 def _read_plain(data, body, end, out, to, mariadb):
     if mariadb:
         if end - body < 13:

@@ -17,6 +17,7 @@ from ray_canal.kernels.base.event_types import HEADER_BYTES
 from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load16, load32, load64
 from ray_canal.kernels.framing import query as q
+from ray_canal.kernels.framing.gtid_events import is_mysql_gtid
 
 # Indexes into `state`.
 AT: Final = 0  # next event's offset in the buffer
@@ -115,10 +116,7 @@ def dependencies(data, trailer, mariadb, found):
         framed = at < frame_end
         if kind == ev.TRANSACTION_PAYLOAD and not framed:
             frame_end = at + length + load64(data, at + HEADER_BYTES + 24)
-        elif (
-            kind == ev.GTID or kind == ev.ANONYMOUS_GTID or kind == ev.GTID_TAGGED
-            or (mariadb and kind == ev.MARIADB_GTID)
-        ):  # fmt: skip
+        elif is_mysql_gtid(kind) or (mariadb and kind == ev.MARIADB_GTID):
             found[0, 0] = at
             found[0, 1] = length
             found[0, 2] = framed
@@ -233,7 +231,7 @@ def _effect_of(buffer, at, length, state, carry):
         _end_transaction(state, carry)
         state[COMPRESSED] |= _is_compressed(kind)
         return _ENDS
-    elif kind == ev.GTID or kind == ev.ANONYMOUS_GTID or kind == ev.GTID_TAGGED:
+    elif is_mysql_gtid(kind):
         _begin_transaction(state, carry, at, length)
     elif kind == ev.MARIADB_GTID and state[MARIADB]:
         _begin_transaction(state, carry, at, length)

@@ -114,12 +114,6 @@ _ROLLED_BACK: Final = 8
 _ONE_PHASE: Final = 16
 
 
-@inlined
-def _is_gtid(kind):
-    """Tell if it is one of MySQL's GTID events."""
-    return kind == ev.GTID or kind == ev.ANONYMOUS_GTID or kind == ev.GTID_TAGGED
-
-
 @without_refcounts
 def survey(data):
     """Return (events, GTID events, TABLE_MAPs) up to the end or the first event of an impossible
@@ -130,7 +124,7 @@ def survey(data):
         if length < HEADER_BYTES or length > data.size - at:
             break
         kind = data[at + 4]
-        gtids += _is_gtid(kind) or kind == ev.MARIADB_GTID
+        gtids += g.is_mysql_gtid(kind) or kind == ev.MARIADB_GTID
         maps += kind == ev.TABLE_MAP
         events += 1
         at += length
@@ -343,7 +337,7 @@ def _read_event(data, event, mariadb, id_bytes, found, tables):
         return 0
     if kind == ev.XID:
         return _read_xid(data, event, found)
-    if kind == ev.MARIADB_GTID if mariadb else _is_gtid(kind):
+    if kind == ev.MARIADB_GTID if mariadb else g.is_mysql_gtid(kind):
         return _read_gtid_event(data, event, found)
     if _is_read_by_python(kind, mariadb):
         _draft(found.events[event.number], 0, state[IN_TRANSACTION], state)
