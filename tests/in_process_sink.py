@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ import pytest
 from ray_canal.client.connector import Connector
 from ray_canal.client.transport import RayTransport
 from ray_canal.config import SinkConfig
+from ray_canal.model.reports import SnapshotReport
+from ray_canal.model.snapshot_ledger import DONE, ENDED
+from ray_canal.model.snapshot_wish import SnapshotWish, wishes_of
 from ray_canal.sinks.open import make_sink, transform_of
 from ray_canal.sinks.port import Sink
 from ray_canal.sinks.runner import Runner
@@ -21,26 +24,42 @@ from tests.local_destination import destination_of
 from tests.loop_thread import LoopThread
 from tests.lossy_calls import LossyCalls
 
+_CLIENT = 7
+
 
 @contextlib.contextmanager
-def destination(folder: Path, *, held: bool = False, **instance: Any) -> Iterator[None]:
+def destination(folder: Path, *, held: bool = False, **instance: Any) -> Iterator[LossyCalls]:
     """The destination `x`, running; connectors of this process find it. `held`: its log keeps all
     for subscribers to come."""
     patch, thread, stack = pytest.MonkeyPatch(), LoopThread(), contextlib.AsyncExitStack()
     store = thread.run(stack.enter_async_context(destination_of(folder, **instance)))
     if held:
         thread.run(store.subscribe(0, r".*\..*"))  # it never acks
-    LossyCalls(store, thread.loop).install(patch)
+    calls = LossyCalls(store, thread.loop)
+    calls.install(patch)
     try:
-        yield
+        yield calls
     finally:
         thread.run(stack.aclose())
         patch.undo()
         thread.end()
 
 
+def take_snapshot(destination: LossyCalls, tables: str) -> None:
+    """Have rows read for the sink, and wait until it has them: `ray-canal snapshot start`."""
+
+    def snapshot(action: str, wishes: Sequence[SnapshotWish] = ()) -> SnapshotReport:
+        api = destination.destination.api
+        found: SnapshotReport = destination.ask(api.snapshot(_CLIENT, action, wishes))
+        return found
+
+    snapshot("start", wishes_of(tables, "", ()))
+    until(lambda: snapshot("status")["state"] in ENDED)
+    assert snapshot("status")["state"] == DONE
+
+
 def sink_config(kind: str, **more: Any) -> SinkConfig:
-    tree = {"name": "s", "destination": "x", "type": kind, "client_id": 7, **more}
+    tree = {"name": "s", "destination": "x", "type": kind, "client_id": _CLIENT, **more}
     return SinkConfig.model_validate(tree)
 
 

@@ -15,6 +15,7 @@ from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import FAILED, RUNNING
 from ray_canal.errors import CanalError, PositionPurged
 from ray_canal.model.position import LogPosition
+from ray_canal.model.snapshot_ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,8 @@ class AfterPurge:
                 self._state.destination, client_id, place.position, gap,
             )  # fmt: skip
             mode = self._state.config.now.snapshot.mode
-            ledger = new_ledger(reason=gap, mode=mode).to_json()
+            earlier = Ledger.from_json(known.snapshot) if known.snapshot else None
+            ledger = new_ledger(reason=gap, mode=mode, earlier=earlier).to_json()
             moved = dataclasses.replace(known, cursor=place, snapshot=ledger, idle_s=0, expired=0)
             await self._operations.move(moved)
         self._snapshots.poke()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 from deltalake import DeltaTable
 
+from ray_canal.config import SinkConfig
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.runner import Runner
-from tests.in_process_sink import runner_of, running, sink_config, until
+from tests.in_process_sink import runner_of, running, sink_config, take_snapshot, until
 from tests.integration.test_mysql_mirror import Shop, shop_of
 from tests.servers import Server
 from tests.servers.postgres import PostgresServer
@@ -138,23 +142,114 @@ def test_generated_and_identity_columns_of_postgres(
         "INSERT INTO t (id, n) VALUES (1, 1), (5, 2)",
         "UPDATE t SET n = 7 WHERE id = 5",
     )
+    with in_postgres(shop, postgres) as (config, rows), \
+            shop.destination(), running(runner_of(config)):  # fmt: skip
+        until(lambda: rows("t") == [(1, 1, 2), (5, 7, 8)])
+
+
+@contextlib.contextmanager
+def in_postgres(
+    shop: Shop, postgres: PostgresServer, **more: Any
+) -> Iterator[tuple[SinkConfig, Callable[[str], list[Any]]]]:
+    """A sink into PostgreSQL, and what tables have there."""
     mirror = {
         "address": postgres.address,
         "username": "postgres",
         "database": shop.copy,
         "cursor_database": f"{shop.copy}_canal",
     }
-    config = sink_config("postgres", mirror=mirror, tables=rf"{shop.source}\..*")
-
-    def rows() -> Any:
-        return sorted(postgres.execute(f"SELECT * FROM {shop.copy}.t"))
-
     try:
-        with shop.destination(), running(runner_of(config)):
-            until(lambda: rows() == [(1, 1, 2), (5, 7, 8)])
+        yield (
+            sink_config("postgres", mirror=mirror, tables=rf"{shop.source}\..*", **more),
+            lambda table: sorted(postgres.execute(f"SELECT * FROM {shop.copy}.{table}")),
+        )
     finally:
         ours = (shop.copy, f"{shop.copy}_canal")
         postgres.execute(*(f"DROP SCHEMA IF EXISTS {each} CASCADE" for each in ours))
+
+
+def test_what_was_refused_comes_by_a_snapshot_and_what_went_by_one_of_an_empty_table(
+    postgres: PostgresServer, shop: Shop
+) -> None:
+    """As docs/how-to/sinks.md says. Nothing is written to the source between the two snapshots: the
+    rows of the second one had the row ids of the first one's, and the sink left them out."""
+    dead = shop.folder / "dead.jsonl"
+    postgres.execute(
+        f"CREATE SCHEMA {shop.copy}",
+        f"CREATE TABLE {shop.copy}.t (id INT PRIMARY KEY, v INT, CONSTRAINT few CHECK (v < 100))",
+        f"CREATE TABLE {shop.copy}.u (id INT PRIMARY KEY)",
+        f"CREATE TABLE {shop.copy}.child (id INT CONSTRAINT fk REFERENCES {shop.copy}.u (id))",
+    )
+    shop.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY)",
+        "INSERT INTO t VALUES (1, 1), (3, 3), (4, 4)", "INSERT INTO u VALUES (1), (2)",
+    )  # fmt: skip
+    with in_postgres(shop, postgres, dead_letters=str(dead)) as (config, rows):
+        runner = runner_of(config)
+        with shop.destination() as destination, running(runner):
+            until(lambda: len(rows("t")) == 3 and len(rows("u")) == 2)
+            postgres.execute(f"INSERT INTO {shop.copy}.child VALUES (1)")
+            shop.run(
+                "INSERT INTO t VALUES (2, 200)", "UPDATE t SET v = 300 WHERE id = 3",
+                "UPDATE t SET id = 5, v = 500 WHERE id = 4", "DELETE FROM u WHERE id = 1",
+                "INSERT INTO t VALUES (6, 6)",
+            )  # fmt: skip
+            until(lambda: (6, 6) in rows("t"))
+            assert (runner.status.dead_letters, len(dead.read_text().splitlines())) == (4, 4)
+            postgres.execute(
+                f"ALTER TABLE {shop.copy}.t DROP CONSTRAINT few",
+                f"ALTER TABLE {shop.copy}.child DROP CONSTRAINT fk",
+            )
+            both = rf"{shop.source}\.[tu]"
+            take_snapshot(destination, both)
+            now = [(1, 1), (2, 200), (3, 300), (5, 500), (6, 6)]
+            until(lambda: rows("t") == sorted([*now, (4, 4)]))  # it has another key now
+            assert rows("u") == [(1,), (2,)]
+            postgres.execute(f"TRUNCATE TABLE {shop.copy}.t, {shop.copy}.u")
+            take_snapshot(destination, both)
+            until(lambda: rows("t") == now and rows("u") == [(2,)])
+
+
+@pytest.mark.parametrize("kind", ["mysql", "postgres"])
+def test_a_table_that_was_set_aside_comes_again_by_a_snapshot(
+    kind: str, postgres: PostgresServer, shop: Shop
+) -> None:
+    """It is dropped in the target, and made as the source's is then: its type and a column's name
+    have changed, and rows have gone."""
+    dead = shop.folder / "dead.jsonl"
+    aside = Path(f"{dead}.tables.json")
+    shop.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id)"
+        " (PARTITION few VALUES LESS THAN (4), PARTITION rest VALUES LESS THAN MAXVALUE)",
+        "INSERT INTO t VALUES (1, 1), (2, 2), (4, 4)",
+        "ALTER TABLE t TRUNCATE PARTITION rest",
+        "DELETE FROM t WHERE id = 1",
+        "ALTER TABLE t MODIFY v DOUBLE",
+        "ALTER TABLE t RENAME COLUMN v TO w",
+        "INSERT INTO t VALUES (5, 5.25)",
+        "CREATE TABLE good (id INT PRIMARY KEY)",
+        "INSERT INTO good VALUES (1)",
+    )
+    with in_postgres(shop, postgres, dead_letters=str(dead)) as (config, of_postgres), \
+            shop.destination() as destination:  # fmt: skip
+        is_mysql = kind == "mysql"
+        if is_mysql:
+            config = shop.mirror(sink={"dead_letters": str(dead)})._config
+
+        def rows(table: str) -> Any:
+            with contextlib.suppress(psycopg.Error, pymysql.Error):  # it is not there yet
+                return shop.rows(shop.copy, table) if is_mysql else of_postgres(table)
+
+        with running(runner_of(config)):
+            until(lambda: rows("good") == [(1,)])
+        assert rows("t") == [(1, 1), (2, 2), (4, 4)]
+        assert list(json.loads(aside.read_text())) == [f"{shop.source}.t"]
+        aside.unlink()
+        (shop.server if is_mysql else postgres).execute(f"DROP TABLE {shop.copy}.t")
+        with running(runner_of(config)):
+            take_snapshot(destination, rf"{shop.source}\.t")
+            until(lambda: rows("t") == [(2, 2.0), (5, 5.25)])
+    assert not aside.exists()
 
 
 @pytest.mark.parametrize("kind", ["mysql", "delta"])

@@ -60,11 +60,14 @@ def new_ledger(
     snapshot_id: str = "",
     reason: str = "",
     mode: SnapshotMode = KEYED,
+    earlier: Ledger | None = None,
 ) -> Ledger:
     """Return the ledger of a snapshot that begins: of all that the subscriber sees, where nothing
-    is wished."""
+    is wished. `earlier`: the subscriber's last one. Attempts are counted on from there, or rows at
+    the same place of the log would have its row ids, and a sink would leave them out."""
     name = snapshot_id or f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
-    return Ledger(name, tuple(wishes) or (SnapshotWish(),), reason=reason, mode=mode)
+    wanted, attempt = tuple(wishes) or (SnapshotWish(),), 0 if earlier is None else earlier.attempt
+    return Ledger(name, wanted, attempt=attempt, reason=reason, mode=mode)
 
 
 def after_acks(ledger: Ledger, tags: Sequence[SnapshotTag]) -> Ledger:

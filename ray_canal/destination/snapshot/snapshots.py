@@ -259,7 +259,8 @@ class Snapshots:
         signals = () if ledger is None else ledger.signals
         by_default = self._state.config.now.snapshot.mode
         chosen: SnapshotMode = cast(SnapshotMode, mode or by_default)
-        return dataclasses.replace(new_ledger(wishes, snapshot_id, "", chosen), signals=signals)
+        begun = new_ledger(wishes, snapshot_id, "", chosen, ledger)
+        return dataclasses.replace(begun, signals=signals)
 
     def _newest(self, known: SubscriberMeta) -> Ledger | None:
         ledger, found = _ledger(known), self._runs.get(known.client_id)

@@ -74,6 +74,13 @@ def test_names_differ_and_count_for_one_subscriber_and_attempt() -> None:
     assert replace(ledger(), attempt=2).attempt_name_of(7) != READING
 
 
+def test_attempts_are_counted_on_over_a_subscribers_snapshots() -> None:
+    """Row ids hold the attempt: two snapshots at one place of the log had the same ones."""
+    done = replace(ledger(), state=DONE, attempt=3)
+    assert new_ledger(earlier=done).begun_again().attempt == 4
+    assert new_ledger().begun_again().attempt == 1
+
+
 def test_binlog_files_have_no_rows_to_read(tmp_path: Path) -> None:
     run(of_files(tmp_path))
 
