@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.sinks.port import SinkError
+from ray_canal.views.presence import IMAGES, lacks
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,23 @@ def of_one_schema(batches: Sequence[pa.RecordBatch]) -> pa.Table:
             f"out {', '.join(gone)}; keep these columns"
         )
     if "before_present" in table.column_names:
-        raise SinkError(
-            "rows lack columns: a mirror needs binlog_row_image=FULL on the source "
-            f"(table {(table.schema.metadata or {})[b'canal.table'].decode()})"
-        )
+        raise SinkError(_absent(table))
     return table
+
+
+def _absent(table: pa.Table) -> str:
+    """Return which columns rows lack, and what to do."""
+    metadata = table.schema.metadata or {}
+    names = [field.name for field in table.schema.field("after").type]
+    batches = table.combine_chunks().to_batches()
+    gone = [c for c in names if any(lacks(each, side, c) for each in batches for side in IMAGES)]
+    of_table = f"{metadata[b'canal.schema'].decode()}.{metadata[b'canal.table'].decode()}"
+    return (
+        f"rows of {of_table} lack columns ({', '.join(gone)}): a mirror needs "
+        "binlog_row_image=FULL on the source. MariaDB 11.8 leaves generated columns out even then: "
+        f"leave them out of the mirror, too, with filter.black_fields = '{of_table}:"
+        f"{'/'.join(gone)}' of the destination"
+    )
 
 
 def image(table: pa.Table, side: str, names: Iterable[str]) -> pa.Table:

@@ -1,10 +1,11 @@
 """Make columns that tell which columns a row image has, as absent is not NULL.
 
-The server leaves columns out of images (binlog_row_image MINIMAL, NOBLOB). Of a table with such an
-event a batch has two more columns, `before_present` and `after_present`: structs of booleans with
-the fields of before and after. NULL: the image has all columns, or there is no image. Else a
-column's field is true where the image has it (its NULL is then a NULL), false where it does not,
-and NULL where the server wrote only a change of its value: a JSON diff without what it was made to.
+The server leaves columns out of images (binlog_row_image MINIMAL, NOBLOB; MariaDB 11.8 generated
+columns, too). Of a table with such an event a batch has two more columns, `before_present` and
+`after_present`: structs of booleans with the fields of before and after. NULL: the image has all
+columns, or there is no image. Else a column's field is true where the image has it (its NULL is
+then a NULL), false where it does not, and NULL where the server wrote only a change of its value: a
+JSON diff without what it was made to.
 """
 
 from __future__ import annotations
@@ -35,15 +36,17 @@ def with_presence(
     owners: Int32s,
     low: int,
 ) -> pa.RecordBatch:
-    """The batch with these columns, for the columns of before and after that it shows. It has the
-    rows of `table` from `low` on; `owners` says which event each is of."""
+    """The batch with these columns, for the columns of before and after that it shows; without
+    them where only others are absent: filtered ones, or those that MariaDB hides. It has the rows
+    of `table` from `low` on; `owners` says which event each is of."""
     names = [field.name for field in batch.schema.field("after").type]
     known = {column.name: k for k, column in enumerate(table.meta.columns)}
     shown = np.array([known[name] for name in names], np.int64)
+    given = batch
     for side, name in enumerate(PRESENT):
         column = _bits(chunk, table, owners, side, shown, names, low)
         batch = batch.append_column(name, column)
-    return batch
+    return batch if any(lacks(batch, side, name) for side in IMAGES for name in names) else given
 
 
 def lacks(batch: pa.RecordBatch, side: str, column: str) -> bool:

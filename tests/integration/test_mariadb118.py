@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
+from ray_canal.filter import FieldFilter
 from ray_canal.offline import decode_chunks, decode_files
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.registry import SchemaRegistry
+from ray_canal.sinks.net_change import of_one_schema
+from ray_canal.sinks.port import SinkError
+from ray_canal.views.arrow import batches
 from ray_canal.views.entries import iter_entries
 from tests.dumps import assert_equals_files, instance, opened, read_until
 from tests.servers import Server, start
@@ -55,6 +59,7 @@ def test_vectors_and_late_times(server: Server, metadata: str) -> None:
     for batch in decode_files(files):
         name = batch.schema.metadata[b"canal.table"].decode()
         rows.setdefault(name, []).extend(row["after"] for row in batch.to_pylist())
+        assert "after_present" not in batch.schema.names  # only of the hash that hides
     inserted, updated, added = rows["v"]
     assert inserted == {
         "id": 1, "v": [1.0, -2.5, 3e7], "w": None, "n": "ñ", "e": "ä", "t": "long",
@@ -78,6 +83,30 @@ def test_vectors_and_late_times(server: Server, metadata: str) -> None:
         "vector(3)", "vector(300)", "vector(2)"
     }  # fmt: skip
     assert not [column.name for column in columns if column.name.startswith("DB_ROW")]
+
+
+def test_generated_columns_are_absent_and_a_mirror_says_what_to_do(server: Server) -> None:
+    """Of an UPDATE, with binlog_row_image=FULL."""
+    server.execute("drop database if exists made", "create database made", "flush binary logs")
+    first = len(server.binlogs()) - 1
+    server.execute(
+        "create table made.t (id int primary key, n int, v int as (n+1) virtual, "
+        "p int as (n+2) persistent)",
+        "insert into made.t (id, n) values (1, 1)",
+        "update made.t set n = 2",
+        "flush binary logs",
+    )
+    files = server.binlogs()[first:-1]
+    with pytest.raises(SinkError, match=r"made\.t lack columns \(v, p\).*'made\.t:v/p'"):
+        of_one_schema(list(decode_files(files)))
+    fields = FieldFilter(black_fields="made.t:v/p")
+    shown = [
+        batch
+        for info, chunk in decode_chunks(files)
+        for batch in batches(chunk, 0, len(info.entries), fields=fields)
+    ]
+    table = of_one_schema(shown)
+    assert table["after"].to_pylist() == [{"id": 1, "n": 1}, {"id": 1, "n": 2}]
 
 
 @pytest.mark.parametrize("legacy", ["0", "1"])

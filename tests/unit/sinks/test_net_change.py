@@ -64,8 +64,10 @@ def test_net_equals_one_after_the_other(wishes: list[Any]) -> None:
 
 def test_rows_that_lack_columns_are_refused() -> None:
     batch = batch_of([("INSERT", None, {"a": 1, "b": "x", "v": 1})])
-    partial = batch.append_column("before_present", pa.nulls(1)).replace_schema_metadata(NOTES)
-    with pytest.raises(SinkError, match="binlog_row_image"):
+    there = pa.array([{"a": True, "b": True, "v": False}])
+    partial = batch.append_column("before_present", pa.nulls(1, there.type))
+    partial = partial.append_column("after_present", there).replace_schema_metadata(NOTES)
+    with pytest.raises(SinkError, match=r"s\.t lack columns \(v\).*binlog_row_image.*'s\.t:v'"):
         net_change([partial], ["a", "b"], ["a", "b", "v"])
 
 
