@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import re
+from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 import pyarrow as pa
 
 from ray_canal.client.message import TableChange
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.types import mysql
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,19 @@ def filled(
             change.position, change.schema, change.table, name,
         )  # fmt: skip
     return value
+
+
+def untold_key(name: str, missing: Sequence[ColumnSpec]) -> str:
+    """Return what to do where a target's table gets columns of the primary key that would be NULL
+    in rows that are there, so that none of these could be found again; empty: all are known."""
+    names = ", ".join(column.name for column in missing if column.is_key and column.fill is None)
+    if not names:
+        return ""
+    return (
+        f"{name} lacks {names} of the primary key, and the log does not tell what rows that are "
+        f"there have in it: drop {name} in the target, start again, and take a snapshot of the "
+        "source's table"
+    )
 
 
 def constant(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> pa.Scalar | None:

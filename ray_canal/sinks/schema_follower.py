@@ -16,7 +16,7 @@ from ray_canal.config.sink import TablePolicy
 from ray_canal.model.table_event import ERASE, RENAME, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec, column_specs
-from ray_canal.sinks.filled import filled
+from ray_canal.sinks.filled import filled, untold_key
 from ray_canal.sinks.port import Changed, Rows, SinkError, naming
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
 
@@ -226,6 +226,8 @@ class SchemaFollower:
                 "rename or add columns in the target, then start again",
                 "schema",
             )
+        if (text := untold_key(str(name), missing)) and self._tables.has_rows(name):
+            raise SinkError(text, "schema")
         self._begin()
         self._tables.add(name, missing)
 

@@ -136,8 +136,8 @@ def of_rename(words: Words, schema: str) -> list[TableEffect]:
 
 
 def of_alter(words: Words, schema: str) -> list[TableEffect]:
-    """Return effects of ALTER TABLE: a new name, and partitions or tablespaces that come or go with
-    their rows."""
+    """Return effects of ALTER TABLE: a new name, and partitions, tablespaces or histories that come
+    or go with their rows."""
     words.skip()
     skip_alter_options(words)
     if not words.take_any("TABLE", "SEQUENCE"):
@@ -154,6 +154,8 @@ def of_alter(words: Words, schema: str) -> list[TableEffect]:
             found += _moved(name, words.name(schema))
         elif words.peek() in _MOVES_ROWS and words.peek(1) in ("PARTITION", "TABLESPACE", "TABLE"):
             found += _partition(words, name, schema)
+        elif words.take("DROP", "SYSTEM", "VERSIONING"):  # MariaDB: old versions of rows go
+            found.append(TableEffect(STATEMENT, *name))
         else:
             words.skip()
     return found

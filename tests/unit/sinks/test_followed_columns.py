@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,27 @@ def test_one_statement_drops_a_column_and_adds_another_one(
     if policy == "add":
         with pytest.raises(SinkError, match="has y, and no v0 any more"):
             shop.follow([changed({"w": "int", "X": "int", "y": "int", "z": "int"}, added=("z",))])
+
+
+def test_a_key_whose_values_in_rows_that_are_there_are_not_known_is_refused(
+    database: DuckDatabase,
+) -> None:
+    """They had NULL in it, so that none was found again: a later image was another row."""
+    shop = follower(database, without_key="rows")
+    shop.follow([altered("t", is_new=True)])
+    fill(database, "t", 7)
+    step = changed({"v0": "int", "row_end": "timestamp(6)"}, added=("row_end",))
+    assert step.meta is not None
+    columns = tuple(replace(c, is_key=c.name != "v0") for c in step.meta.columns)
+    step = replace(step, meta=replace(step.meta, columns=columns))
+    with pytest.raises(SinkError, match=r"s\.t lacks row_end of .*drop s\.t") as caught:
+        shop.follow([step])
+    assert caught.value.kind == "schema"
+    database.empty(NAME)
+    shop.follow([step])
+    found = database.find(NAME)
+    assert found is not None
+    assert found.columns == ("id", "v0", "row_end")
 
 
 def test_names_that_both_are_there_are_refused(database: DuckDatabase) -> None:

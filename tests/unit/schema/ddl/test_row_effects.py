@@ -70,6 +70,8 @@ def effects(sql: str, **session: object) -> str:
             "STATEMENT db.a, STATEMENT db.b",
         ),
         ("alter table a discard tablespace", "STATEMENT db.a"),
+        ("alter table a drop system versioning, drop column s", "STATEMENT db.a"),
+        ("alter table a drop `system`, add system versioning", ""),
         ("alter table a drop column `partition`, add partition (partition p9 values in (9))", ""),
         ("create table a (x int)", ""),
         ("create or replace table a (x int)", "ERASE db.a"),
