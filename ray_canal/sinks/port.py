@@ -31,6 +31,7 @@ from ray_canal.views.table_events import is_of_table
 
 Guarantee = Literal["exactly_once", "at_least_once"]
 Kind = Literal["retry", "wait", "fenced", "poison", "schema", "fatal"]
+READ_AGAIN = "start the sink again, and let `ray-canal snapshot start` bring the table's rows"
 Transform = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 
 
@@ -64,6 +65,17 @@ def naming(schema: str, table: str) -> Iterator[None]:
         if error.kind == "schema" and table and error.source_table is None:
             error.source_table = schema, table
         raise
+
+
+@contextlib.contextmanager
+def advising(advice: str) -> Iterator[None]:
+    """Say in a "schema" error of the block what to do."""
+    try:
+        yield
+    except SinkError as error:
+        if error.kind != "schema":
+            raise
+        raise SinkError(f"{error}; {advice}", error.kind) from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

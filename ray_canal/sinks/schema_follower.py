@@ -17,7 +17,7 @@ from ray_canal.model.table_event import ERASE, RENAME, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec, column_specs
 from ray_canal.sinks.filled import filled, untold_key
-from ray_canal.sinks.port import Changed, Rows, SinkError, naming
+from ray_canal.sinks.port import READ_AGAIN, Changed, Rows, SinkError, advising, naming
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
 
 logger = logging.getLogger(__name__)
@@ -370,7 +370,8 @@ class SchemaFollower:
             self._tables.remove(name, gone)
         left = [column for column in columns if column.name in found.columns]
         if differing := self._tables.differing(name, left):
-            self._tables.change(name, differing)
+            with advising(f"if its values do not become the new type, drop {name}, {READ_AGAIN}"):
+                self._tables.change(name, differing)
 
     def _prepared(self, name: TableName, change: TableChange) -> TargetTable | None:
         """Rename columns as the statement did, if that is not done yet, and take away what it added

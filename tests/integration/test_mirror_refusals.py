@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -250,6 +251,45 @@ def test_a_table_that_was_set_aside_comes_again_by_a_snapshot(
             take_snapshot(destination, rf"{shop.source}\.t")
             until(lambda: rows("t") == [(2, 2.0), (5, 5.25)])
     assert not aside.exists()
+
+
+def test_values_that_a_statement_changed_come_again_by_a_snapshot(
+    postgres: PostgresServer, shop: Shop
+) -> None:
+    """Text in latin1 that became bytes, bytes that became text, a fraction that was rounded: the
+    limits that docs/how-to/databases.md names, and what it says to do."""
+    shop.run(
+        "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9) CHARACTER SET latin1, t DATETIME(6))",
+        "INSERT INTO a VALUES (1, 'é', '2026-01-01 10:00:00.600001')",
+        "CREATE TABLE b (id INT PRIMARY KEY, v VARBINARY(9))",
+        "INSERT INTO b VALUES (1, x'E9')",
+    )
+    with in_postgres(shop, postgres) as (config, rows), shop.destination() as destination:
+        tree = config.model_dump()
+        tree["mirror"]["schema_change"] = "evolve"
+        config = SinkConfig.model_validate(tree)
+
+        def has(table: str, *wanted: Any) -> bool:
+            with contextlib.suppress(psycopg.Error):  # it is not there yet
+                return rows(table) == [wanted]
+            return False
+
+        runner = runner_of(config)
+        with running(runner):
+            until(lambda: has("b", 1, b"\xe9"))
+            shop.run("ALTER TABLE a MODIFY v VARBINARY(9), MODIFY t DATETIME")
+            until(lambda: rows("a")[0][1] == b"\xc3\xa9")
+            take_snapshot(destination, rf"{shop.source}\.a")
+            until(lambda: has("a", 1, b"\xe9", dt.datetime(2026, 1, 1, 10, 0, 1)))
+        shop.run("ALTER TABLE b MODIFY v VARCHAR(9) CHARACTER SET latin1")
+        runner = runner_of(config)
+        said = rf"0xe9 .*drop {shop.copy}.b, start the sink again, and let `ray-canal snapshot"
+        with pytest.raises(SinkError, match=said), running(runner):
+            until(lambda: runner.status.state == "failed")
+        postgres.execute(f"DROP TABLE {shop.copy}.b")
+        with running(runner_of(config)):
+            take_snapshot(destination, rf"{shop.source}\.b")
+            until(lambda: has("b", 1, "é"))
 
 
 @pytest.mark.parametrize("kind", ["mysql", "delta"])

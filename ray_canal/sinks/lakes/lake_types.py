@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.net_change import plain
-from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.port import READ_AGAIN, SinkError
 from ray_canal.views.mysql_texts import field_with_digits, fraction_digits
 from ray_canal.views.texts import decimal_texts
 
@@ -121,7 +121,8 @@ def fitting(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SinkError(
                 f"{name}: the column {column} is {kind} there, and a value does not fit ({error}): "
-                'set lake.schema_change to "evolve", or write the table again with a wider type',
+                'set lake.schema_change to "evolve"; where it is, drop the table there, '
+                f"{READ_AGAIN}",
                 "schema",
             ) from None
     return pa.table(columns)
