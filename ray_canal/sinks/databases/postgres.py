@@ -234,7 +234,7 @@ class PostgresDatabase(TransactionalDatabase):
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         kinds = self._types(name)
-        return [c for c in columns if kinds[c.name] != postgres_type(c.kind, c.declared)]
+        return [c for c in columns if kinds[c.name] != _type(c)]
 
     def _types(self, name: TableName) -> dict[str, str]:
         """Return a table's columns with their types."""
@@ -249,7 +249,7 @@ class PostgresDatabase(TransactionalDatabase):
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         parts, kinds = [], self._types(name)
         for column in columns:
-            kind, text = postgres_type(column.kind, column.declared), _quoted(column.name)
+            kind, text = _type(column), _quoted(column.name)
             collation = _collation(column, kind)
             value = _CONVERTED.get((kinds[column.name], kind), "{}::" + kind).format(text)
             parts.append(f"ALTER COLUMN {text} TYPE {kind}{collation} USING {value}")
@@ -419,8 +419,12 @@ def _same(keys: pa.Table) -> str:
     return " AND ".join(f"t.{column} = s.{column}" for column in columns)
 
 
+def _type(column: ColumnSpec) -> str:
+    return postgres_type(column.kind, column.declared, column.charset)
+
+
 def _definition(column: ColumnSpec) -> str:
-    kind = postgres_type(column.kind, column.declared)
+    kind = _type(column)
     needed = " NOT NULL" if column.is_key else ""
     return f"{_quoted(column.name)} {kind}{_collation(column, kind)}{needed}"
 
@@ -429,7 +433,7 @@ def _default(column: ColumnSpec) -> str:
     if column.fill is None:
         return ""
     text = literal(pa.array([column.fill], column.kind))
-    return f" DEFAULT {text}::{postgres_type(column.kind, column.declared)}"
+    return f" DEFAULT {text}::{_type(column)}"
 
 
 def _collation(column: ColumnSpec, kind: str) -> str:

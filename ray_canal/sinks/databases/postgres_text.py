@@ -71,8 +71,9 @@ def _escaped(texts: pa.Array) -> pa.Array:
     return texts
 
 
-def postgres_type(kind: pa.DataType, declared: str = "") -> str:
-    """Return PostgreSQL's type, as its format_type() shows it. `declared`: MySQL's, where known."""
+def postgres_type(kind: pa.DataType, declared: str = "", charset: str = "") -> str:
+    """Return PostgreSQL's type, as its format_type() shows it. `declared`: MySQL's, where known;
+    `charset`: of text. JSON that has one is MariaDB's, a text that need not be valid."""
     types = pa.types
     if kind in _INTEGERS:
         word = declared.lower()
@@ -94,4 +95,6 @@ def postgres_type(kind: pa.DataType, declared: str = "") -> str:
         return "bytea"
     if types.is_list(kind) and types.is_floating(kind.value_type):
         return "real[]"
+    if charset and declared.lower() == "json":
+        return "text"
     return _BY_DECLARATION.get(declared.lower(), "text")
