@@ -91,11 +91,18 @@ def _number(words: Words) -> str | None:
     return text
 
 
+_OF_MARIADB = {
+    "uuid": "00000000-0000-0000-0000-000000000000", "inet6": "::", "inet4": "0.0.0.0",
+}  # fmt: skip
+
+
 def implicit_value(column: ColumnMeta) -> Constant | None:
     """Return what a NOT NULL column without a DEFAULT gets (MySQL manual, section "Data Type
     Default Values"). None: no value that could be delivered, as a date of zeros."""
     if column.labels and column.type_code == mysql.ENUM:
         return column.labels[0]
+    if column.mysql_type in _OF_MARIADB:
+        return _OF_MARIADB[column.mysql_type]
     if column.type_code in _ZERO:
         return "0"
     return "" if column.type_code in _EMPTY else None

@@ -48,3 +48,11 @@ def test_a_column_that_takes_no_null_has_a_value_without_a_default(
     kind: str, value: str | None
 ) -> None:
     assert implicit_value(column_meta("c", kind, charset="utf8mb4")) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("uuid", f"{0:08}-0000-0000-0000-{0:012}"), ("inet6", "::"), ("inet4", "0.0.0.0")],
+)
+def test_what_mariadb_gives_an_address_that_is_not_null(kind: str, value: str) -> None:
+    assert implicit_value(column_meta("c", kind)) == value
