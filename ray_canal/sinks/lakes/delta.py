@@ -31,6 +31,7 @@ from ray_canal.sinks.lakes.delta_files import DeltaTarget, as_schema, can_be_sha
 from ray_canal.sinks.lakes.file_shares import ONE_WRITER, Writers
 from ray_canal.sinks.lakes.lake_types import (
     SOURCE_PROPERTY,
+    as_logged,
     fitting,
     lake_field,
     lake_table,
@@ -241,11 +242,12 @@ class DeltaFile:
         return merge_files(table, target, rows, self._writers, commit)
 
     def append(self, rows: pa.Table, upto: RowPlace) -> None:
-        """Commit rows; new columns are added."""
+        """Commit rows; new columns are added. Raises SinkError: values do not fit those of now."""
         rows = lake_table(rows, True)
         with _translated(self._uri):
             if self._table is None:
                 self._table = self._make(rows.schema)
+            rows = as_logged(rows, self.schema, self._uri)
             found = [self.schema, rows.schema]
             self._note_ends(pa.unify_schemas(found, promote_options="permissive"))
             self._write(rows, upto, schema_mode="merge")

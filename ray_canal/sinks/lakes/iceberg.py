@@ -38,6 +38,7 @@ from ray_canal.sinks.lakes.iceberg_care import expire, joined_files, replace_fil
 from ray_canal.sinks.lakes.iceberg_files import filled_files, write_files
 from ray_canal.sinks.lakes.lake_types import (
     SOURCE_PROPERTY,
+    as_logged,
     fitting,
     lake_fills,
     lake_table,
@@ -140,6 +141,7 @@ class IcebergLake:
                 with table.update_schema() as update:
                     update.union_by_name(rows.schema)
                 table = self._load(name)
+            rows = as_logged(rows, known, str(name))
             with self._commit(table, upto) as transaction:
                 transaction.append(rows)
 

@@ -126,3 +126,52 @@ def fitting(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
                 "schema",
             ) from None
     return pa.table(columns)
+
+
+def as_logged(rows: pa.Table, log: pa.Schema, name: str) -> pa.Table:
+    """Return changes with the types that the columns of both images have in their log: writers of
+    lakes round values, or try indefinitely. Raises SinkError: one does not fit such a column."""
+    for at, image in enumerate(rows.schema):
+        held = log.field(image.name).type if image.name in log.names else None
+        if held is None or not pa.types.is_struct(image.type) or held == image.type:
+            continue
+        chunks = [_image_as(chunk, held, f"{name}: {image.name}") for chunk in rows[at].chunks]
+        rows = rows.set_column(at, image.name, pa.chunked_array(chunks, chunks[0].type))
+    return rows
+
+
+def _image_as(values: pa.StructArray, held: pa.StructType, what: str) -> pa.StructArray:
+    fields, arrays = [], []
+    for field, array in zip(values.type, values.flatten(), strict=True):
+        at = held.get_field_index(field.name)
+        if at >= 0:
+            array = _value_as(array, held.field(at).type, f"{what}.{field.name}")
+        fields.append(field.with_type(array.type))
+        arrays.append(array)
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=values.is_null())
+
+
+def _value_as(values: pa.Array, held: pa.DataType, what: str) -> pa.Array:
+    kind = values.type
+    if kind == held or _written_alike(kind, held):
+        return values
+    if values.null_count == len(values):
+        return pa.nulls(len(values), held)
+    try:
+        if _family(kind) == _family(held) == "number":
+            found = values.cast(held)
+            if found.cast(kind).equals(values):  # not each cast tells that it has rounded
+                return found
+        why = f"a column that is {kind} now has values that are none of these"
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        why = f"a value of what is {kind} now does not fit ({error})"
+    raise SinkError(
+        f"{what} is {held} there, and {why}: a log of changes keeps the types of its columns. Move "
+        "the table away, and start the sink: it goes on in a new one",
+        "schema",
+    )
+
+
+def _written_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    texts, blobs = (pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())
+    return (one in texts and other in texts) or (one in blobs and other in blobs)

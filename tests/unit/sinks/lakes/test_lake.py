@@ -231,3 +231,35 @@ def test_two_tables_for_one_name_are_refused(kind: str, mode: str, tmp_path: Pat
         with pytest.raises(SinkError, match=r"rows of b\.items would get mixed with .* a\.items"):
             write(sink, "b", 10_000_000)
         sink.close()
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_log_takes_values_that_its_columns_hold_and_names_the_column_of_others(
+    kind: str, tmp_path: Path
+) -> None:
+    """INT that became BIGINT, DOUBLE, VARCHAR: Delta wrote 1 for 1.5, or was tried without end."""
+    batch = next(canal.decode_files(binlog_files(), tables=r"shop\.items")).slice(0, 9)
+    sink = make_sink(sink_config(kind, lake={**options(kind, tmp_path), "mode": "append"}))
+    assert isinstance(sink, LakeSink)
+    sink.open()
+
+    def write(moved: int, stock: pa.Scalar) -> None:
+        position = pc.add(batch.column("position"), moved)
+        rows = batch.set_column(batch.schema.get_field_index("position"), "position", position)
+        after = batch.column("after")
+        values = [pa.array([stock.as_py()] * 9, stock.type) if field.name == "stock" else array
+                  for field, array in zip(after.type, after.flatten(), strict=True)]  # fmt: skip
+        typed = pa.StructArray.from_arrays(values, names=[field.name for field in after.type])
+        rows = rows.set_column(batch.schema.get_field_index("after"), "after", typed)
+        sink._stage(Rows(rows.replace_schema_metadata(batch.schema.metadata), None))
+        sink._flush()
+
+    write(0, pa.scalar(5, pa.int32()))
+    write(10_000_000, pa.scalar(7, pa.int64()))
+    for stock in (pa.scalar(1 << 40), pa.scalar(1.5), pa.scalar("x")):
+        with pytest.raises(SinkError, match=r"items: after\.stock is int32 there") as told:
+            write(20_000_000, stock)
+        assert not told.value.retryable
+    sink.close()
+    held = sorted(row["after"]["stock"] for row in reader(kind, tmp_path)("items"))
+    assert held == [5] * 9 + [7] * 9
