@@ -72,8 +72,12 @@ class Writers:
     def _write(self, seed: int) -> None:
         r = random.Random(seed)
         while not self._stopped.is_set():
-            # A connection may be killed, by those who disturb a snapshot.
-            with contextlib.suppress(pymysql.err.MySQLError), self._server.connect() as connection:
+            # A connection may be killed, by those who disturb a snapshot. A limit: a test that has
+            # failed in the midst of DDL waits for this, too.
+            with (
+                contextlib.suppress(pymysql.err.MySQLError),
+                self._server.connect(read_timeout=60) as connection,
+            ):
                 self._change(connection.cursor(), r)
 
     def _change(self, cursor: Any, r: random.Random) -> None:

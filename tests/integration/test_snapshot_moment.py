@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pymysql
 import pytest
+from pymysql.constants import ER
 
 from ray_canal.errors import ConfigError
 from ray_canal.model.snapshot_marks import MARK_BEGIN, MARK_END
@@ -138,10 +140,10 @@ async def killed(server: Server, folder: Path) -> None:
                 taker.destination = destination
             elif what == "kill":
                 kill_connections(server)
-            else:  # of a table that is not read yet: else it would wait
+            else:
                 ddl = {"truncate": "truncate table", "alter": "alter table"}[what]
                 more = " add w int" if what == "alter" else ""
-                await asyncio.to_thread(server.execute, f"{ddl} moment.keyed{more}")
+                await asyncio.to_thread(changed, server, f"{ddl} moment.keyed{more}")
         ended = await taker.until_ended()
     await taker.drain()
     await destination.stop()
@@ -151,6 +153,19 @@ async def killed(server: Server, folder: Path) -> None:
     assert len(begins) >= 3
     assert taker.marks[-1].kind == MARK_END
     assert bags.emptied >= 3 * len(begins)
+
+
+def changed(server: Server, statement: str) -> None:
+    """Run DDL of a table that is not read yet. Where the reader was faster, it would wait for the
+    end of the snapshot, which waits for acks here: then the reader is cut off, and begins again."""
+    while True:
+        try:
+            server.execute("set session lock_wait_timeout=1", statement)
+            return
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != ER.LOCK_WAIT_TIMEOUT:
+                raise
+            kill_connections(server)
 
 
 @ONE
