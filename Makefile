@@ -42,13 +42,13 @@ demo: setup
 
 ## make test     fetch the test servers, then lint, types and every test but soaks and benchmarks
 # Two lanes side by side. The first: files of tests that wait for servers, in parallel (four on two CPUs), each worker with servers
-# of its own; then those with Ray, Spark and faults, two at a time, each worker with a Ray of its own. The second: with the lowest
-# priority, on the CPUs that these leave, what only computes, then the documents, which no delay breaks.
+# of its own; then tests with Ray, and those with Spark and faults, which are late where another Ray starts next to them. The
+# second: with the lowest priority, on the CPUs that these leave, what only computes, then the documents, which no delay breaks.
 # The first lane's output is shown as it comes, that of the other when it ends.
 COMPUTING := tests/golden $(addprefix tests/unit/,binlog kernels log schema sinks/lakes types verify views test_tidy.py)
 WAITING := tests/unit tests/integration tests/test_docs.py tests/test_site.py $(COMPUTING:%=--ignore=%)
 LANES := test-waiting test-computing
-.PHONY: $(LANES) test-servers test-ray
+.PHONY: $(LANES) test-servers test-ray test-spark-and-faults
 test:
 	@$(MAKE) --no-print-directory --jobs=2 setup servers
 	$(BIN)/ruff check .
@@ -56,24 +56,22 @@ test:
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync $(LANES)
 
 test-waiting:
-	+@$(MAKE) --no-print-directory --keep-going --jobs=1 --output-sync=none test-servers test-ray
+	+@$(MAKE) --no-print-directory --keep-going --jobs=1 --output-sync=none test-servers test-ray test-spark-and-faults
 
 test-servers:
 	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not soak and not benchmark and not ray' $(WAITING) $(PYTEST_ARGS)
 
-# What runs for seconds is not worth Java's second compiler. Ray looks at each log file ten times a second, and every 2.5 s at the
-# memory of each process: a tenth of all that these tests compute.
-test-ray test-computing: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-test-ray: export RAY_LOG_MONITOR_MAX_OPEN_FILES := 20
-test-ray: export REPORTER_UPDATE_INTERVAL_MS := 10000
+# What runs for seconds is not worth Java's second compiler.
+test-ray test-spark-and-faults test-computing: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
+test-ray:
+	$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/integration $(PYTEST_ARGS)
 
 # A folder of its own for Ray, so that nothing finds another cluster of the tests: $(call with_own_ray,command).
 with_own_ray = folder=$$(mktemp -d /tmp/ray.XXXXXX) && RAY_TMPDIR=$$folder $(1); passed=$$?; rm -rf $$folder; exit $$passed
 
-# Fault runs, the longest of all, first, not the files with most tests.
-test-ray:
-	$(call with_own_ray,$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not soak and not benchmark and ray' \
-		tests/fault tests/spark tests/integration $(PYTEST_ARGS))
+test-spark-and-faults:
+	$(call with_own_ray,$(BIN)/python -m pytest -m 'not soak and not benchmark and ray' tests/spark tests/fault $(PYTEST_ARGS))
 
 test-computing:
 	nice -n 19 $(BIN)/mypy

@@ -29,12 +29,14 @@ def test_random_schedules() -> None:
     assert not found, f"replay by python -m tests.simulation.life SEED: {found[:5]}"
 
 
+@pytest.mark.timeout(0)
 def test_a_schedule_is_replayed_by_its_seed() -> None:
-    """As the error says: the command prints the same first steps each time."""
+    """As the error says: the command prints the same first steps each time. (No limit: at the
+    lowest priority, beside Ray on two CPUs, a second of CPU took more than two minutes.)"""
     heard = []
     for seed in (17, 3, 17):
         command = [sys.executable, "-m", "tests.simulation.life", str(seed)]
-        done = subprocess.run(command, capture_output=True, timeout=120, check=True)
+        done = subprocess.run(command, capture_output=True, check=True)
         heard.append(done.stdout.splitlines()[:10])
     assert heard[0] == heard[2] != heard[1]
     assert any(b"subscribed" in step for step in heard[0])
