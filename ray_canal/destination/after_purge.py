@@ -9,13 +9,12 @@ import logging
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.lifecycle import Lifecycle
 from ray_canal.destination.operations import SubscriberOperations
-from ray_canal.destination.snapshot.snapshot_home import new_ledger
+from ray_canal.destination.snapshot.snapshot_home import ledger_of, new_ledger
 from ray_canal.destination.snapshot.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import FAILED, RUNNING
 from ray_canal.errors import CanalError, PositionPurged
 from ray_canal.model.position import LogPosition
-from ray_canal.model.snapshot_ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +76,7 @@ class AfterPurge:
                 self._state.destination, client_id, place.position, gap,
             )  # fmt: skip
             mode = self._state.config.now.snapshot.mode
-            earlier = Ledger.from_json(known.snapshot) if known.snapshot else None
-            ledger = new_ledger(reason=gap, mode=mode, earlier=earlier).to_json()
+            ledger = new_ledger(reason=gap, mode=mode, earlier=ledger_of(known)).to_json()
             moved = dataclasses.replace(known, cursor=place, snapshot=ledger, idle_s=0, expired=0)
             await self._operations.move(moved)
         self._snapshots.poke()

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ray_canal.client.message import TableChange
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec
+from ray_canal.sinks.port import READ_AGAIN
 from ray_canal.types import mysql
 
 logger = logging.getLogger(__name__)
@@ -47,8 +48,7 @@ def untold_key(name: str, missing: Sequence[ColumnSpec]) -> str:
         return ""
     return (
         f"{name} lacks {names} of the primary key, and the log does not tell what rows that are "
-        f"there have in it: drop {name} in the target, start again, and take a snapshot of the "
-        "source's table"
+        f"there have in it: drop {name} in the target, {READ_AGAIN}"
     )
 
 

@@ -14,6 +14,7 @@ from ray_canal.destination.wakeup import Wakeup
 from ray_canal.errors import InstanceError
 from ray_canal.filter import TableFilter
 from ray_canal.log.snapshot_tag import SnapshotTag
+from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_ledger import DONE, Ledger
 from ray_canal.model.snapshot_wish import KEYED, SnapshotMode, SnapshotWish
@@ -53,6 +54,11 @@ class SnapshotHome(Protocol):
         when it returns, with the ledger. Return the log that gets the rows. Raises Fenced,
         MetaUnavailable, NotSubscribed; AttemptVoid: it is not to go on."""
         ...
+
+
+def ledger_of(known: SubscriberMeta) -> Ledger | None:
+    """Return the ledger of a subscriber's newest snapshot; None: it has had none."""
+    return Ledger.from_json(known.snapshot) if known.snapshot else None
 
 
 def new_ledger(

@@ -19,7 +19,12 @@ from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.operations import SubscriberOperations
 from ray_canal.destination.pipeline_lookup import PipelineLookup
-from ray_canal.destination.snapshot.snapshot_home import AttemptVoid, after_acks, new_ledger
+from ray_canal.destination.snapshot.snapshot_home import (
+    AttemptVoid,
+    after_acks,
+    ledger_of,
+    new_ledger,
+)
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.wakeup import wait_with_timeout
 from ray_canal.errors import CanalError, ConfigError
@@ -88,7 +93,7 @@ class Snapshots:
         table = self._state.subscribers
         async with table.turn(client_id):
             known = table.get(client_id)
-            there = _ledger(known)
+            there = ledger_of(known)
             if there is None or there.id != ledger.id or there.state != RUNNING:
                 raise AttemptVoid("the snapshot is not to go on")
             await table.save(dataclasses.replace(known, snapshot=ledger.to_json()))
@@ -104,7 +109,7 @@ class Snapshots:
         table, identity = self._state.subscribers, self._state.log.identity
         async with table.turn(client_id):
             known, held = table.get(client_id), self._catch_ups.rows_logs().get(client_id)
-            there = _ledger(known)
+            there = ledger_of(known)
             goes_on = there is not None and there.id == ledger.id and there.state == RUNNING
             if held is None or not goes_on or server != identity.server_uuid:
                 raise AttemptVoid("the snapshot is not to go on, or not on this server")
@@ -132,7 +137,7 @@ class Snapshots:
         run = self._run_of(known.client_id, tags)
         if run is not None:
             return run.after(tags).to_json()
-        ledger = _ledger(known)  # it was paused, and its last rows are acked now
+        ledger = ledger_of(known)  # it was paused, and its last rows are acked now
         if ledger is None or ledger.attempt_name_of(known.client_id) != tags[-1].attempt_name:
             return known.snapshot
         return after_acks(ledger, tags).to_json()
@@ -263,7 +268,7 @@ class Snapshots:
         return dataclasses.replace(begun, signals=signals)
 
     def _newest(self, known: SubscriberMeta) -> Ledger | None:
-        ledger, found = _ledger(known), self._runs.get(known.client_id)
+        ledger, found = ledger_of(known), self._runs.get(known.client_id)
         if found is None or ledger is None or found[0].ledger.id != ledger.id:
             return ledger
         return dataclasses.replace(found[0].ledger, state=ledger.state)
@@ -299,20 +304,20 @@ class Snapshots:
         known = self._state.subscribers.known
         for client_id, (run, task) in list(self._runs.items()):
             one = known.get(client_id)
-            ledger = None if one is None else _ledger(one)
+            ledger = None if one is None else ledger_of(one)
             if ledger is None or ledger.id != run.ledger.id or ledger.state != RUNNING:
                 self._end(client_id)
             elif task.done():
                 self._runs.pop(client_id)
         for client_id, one in list(known.items()):
-            ledger = _ledger(one)
+            ledger = ledger_of(one)
             if ledger is not None and ledger.state == RUNNING and client_id not in self._runs:
                 run = self._new_run(client_id, ledger)
                 self._runs[client_id] = run, asyncio.create_task(self._live(run))
 
         for client_id in self._catch_ups.rows_logs():
             held = known.get(client_id)
-            ledger = None if held is None else _ledger(held)
+            ledger = None if held is None else ledger_of(held)
             if ledger is None or ledger.state != RUNNING or ledger.mode != CONSISTENT:
                 try:
                     await self._release(client_id)
@@ -360,10 +365,6 @@ class Snapshots:
         goes_on = ledger.state == RUNNING and found is not None
         now = found[0].status() if found is not None and goes_on else {}
         return snapshot_report(client_id, ledger, now)
-
-
-def _ledger(known: SubscriberMeta) -> Ledger | None:
-    return Ledger.from_json(known.snapshot) if known.snapshot else None
 
 
 def _after_action(ledger: Ledger, action: str) -> Ledger:

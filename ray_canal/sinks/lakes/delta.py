@@ -247,8 +247,9 @@ class DeltaFile:
         with _translated(self._uri):
             if self._table is None:
                 self._table = self._make(rows.schema)
-            rows = as_logged(rows, self.schema, self._uri)
-            found = [self.schema, rows.schema]
+            log = self.schema
+            rows = as_logged(rows, log, self._uri)
+            found = [log, rows.schema]
             self._note_ends(pa.unify_schemas(found, promote_options="permissive"))
             self._write(rows, upto, schema_mode="merge")
 
