@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -344,6 +345,11 @@ def test_a_deadlock_in_the_target_is_repeated_and_loses_nothing(shop: Shop) -> N
     runner = shop.mirror()
     server = shop.server
     waits = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+
+    def waits_for_a_lock() -> bool:
+        time.sleep(0.2)  # what is read again sooner may come from InnoDB's cache of 0.1 s
+        return bool(server.execute(waits)[0][0] > 0)
+
     with shop.destination(), running(runner):
         until(lambda: shop.is_mirrored("t"))
         server.execute(f"CREATE TABLE {shop.copy}.busy (id INT AUTO_INCREMENT PRIMARY KEY, v INT)")
@@ -354,7 +360,7 @@ def test_a_deadlock_in_the_target_is_repeated_and_loses_nothing(shop: Shop) -> N
             other.execute("UPDATE t SET v = v + 0 WHERE id = 40")
             other.execute("SELECT * FROM t WHERE id = 40 FOR UPDATE")
             shop.run("UPDATE t SET v = 7")
-            until(lambda: server.execute(waits)[0][0] > 0)
+            until(waits_for_a_lock)
             other.execute("SELECT * FROM t WHERE id = 1 FOR UPDATE")  # a deadlock, or our rollback
             connection.rollback()
         shop.run("INSERT INTO t VALUES (100, 1)")
