@@ -3,6 +3,7 @@ is killed."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import threading
@@ -329,10 +330,17 @@ def test_killed_at_random_steps(rabbitmq_server: RabbitServer, tmp_path: Path) -
     assert without_repeats(found) == expected()
 
 
+@pytest.mark.soak
 def test_a_killed_broker_has_all_that_was_confirmed(
     rabbitmq_server: RabbitServer, demo_log: None
 ) -> None:
+    """The queue is there beforehand: RabbitMQ 3.10 notes queues in a log of its database, and if it
+    is killed before that log is dumped, it may come back without the queue, whatever it confirmed
+    (seen in 7 of 47 kills of a busy machine; with pika alone, too)."""
     queue = f"q{uuid.uuid4().hex}"
+    with contextlib.closing(rabbitmq_server.connect()) as connection:
+        connection.channel().queue_declare(queue, durable=True)
+    rabbitmq_server.control("eval", "mnesia:dump_log().")
     runner = runner_of(rabbit(rabbitmq_server.address, queue, more={"retry_max_s": 1.0}))
     thread = threading.Thread(target=runner.run, args=[threading.Event()])
     thread.start()
