@@ -17,6 +17,7 @@ from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.schema_store import SchemaStore, chunk_key
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
+from ray_canal.model.snapshot_ledger import Ledger
 from ray_canal.model.timeline import Timeline
 
 IDENTITY = SourceIdentity("127.0.0.1:3306", "6b0c-uuid")
@@ -161,6 +162,21 @@ class Conformance:
         manager.save("orders", epoch, SubscriberMeta(1, "a", None))
         assert manager.load_batch_ids("orders") == 4096
         assert list(manager.load("orders")) == [1]
+
+    def test_attempts_of_removed_subscribers_are_kept(self, backend: MetaBackend) -> None:
+        """The highest number; what is damaged can be removed."""
+        manager = MetaManager(backend)
+        epoch = manager.acquire("orders")
+        for client_id, attempt in enumerate((0, 3, 7, 2), start=1):
+            ledger = Ledger("s", (), attempt=attempt).to_json() if attempt else ""
+            manager.save("orders", epoch, SubscriberMeta(client_id, "a", None, snapshot=ledger))
+        backend.save("orders", epoch, 5, "damaged")
+        found = []
+        for client_id in (1, 2, 3, 4, 5, 6):
+            manager.remove("orders", epoch, client_id)
+            found.append(manager.load_attempts("orders"))
+        assert found == [0, 3, 7, 7, 7, 7]
+        assert manager.load("orders") == {}
 
     def test_each_owner_gets_an_epoch_of_its_own(self, reopen: Reopen) -> None:
         epochs: list[int] = []

@@ -76,7 +76,9 @@ class AfterPurge:
                 self._state.destination, client_id, place.position, gap,
             )  # fmt: skip
             mode = self._state.config.now.snapshot.mode
-            ledger = new_ledger(reason=gap, mode=mode, earlier=ledger_of(known)).to_json()
+            earlier, attempts = ledger_of(known), table.attempts()
+            begun = new_ledger(reason=gap, mode=mode, earlier=earlier, attempts=attempts)
+            ledger = begun.to_json()
             moved = dataclasses.replace(known, cursor=place, snapshot=ledger, idle_s=0, expired=0)
             await self._operations.move(moved)
         self._snapshots.poke()

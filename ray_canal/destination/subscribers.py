@@ -142,7 +142,7 @@ class SubscriberService:
                 'snapshot="never"'
             ).at(destination=self._state.destination)
         mode = self._state.config.now.snapshot.mode
-        return new_ledger(reason="initial", mode=mode).to_json()
+        return new_ledger(reason="initial", mode=mode, attempts=self._table.attempts()).to_json()
 
     async def _assign(self, client_id: int, holder: str) -> None:
         """Make this the holder of a subscriber whose cursor is of no use; it may remove that."""

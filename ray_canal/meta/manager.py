@@ -17,6 +17,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.meta.backend import MetaBackend, refused
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.schema_record import SchemaMark
+from ray_canal.model.snapshot_ledger import Ledger
 from ray_canal.model.subscription import refuse_client_id
 from ray_canal.model.timeline import Timeline
 
@@ -55,6 +56,12 @@ class SubscriberMeta:
     def position(self) -> EntryPosition | None:
         """The cursor's place."""
         return None if self.cursor is None else self.cursor.position
+
+    @property
+    def attempt(self) -> int:
+        """The number of its newest snapshot's last attempt; 0: none has begun. Raises
+        ConfigError."""
+        return Ledger.from_json(self.snapshot).attempt if self.snapshot else 0
 
     def seen(self, **changes: Any) -> SubscriberMeta:
         """Return the record after a call just now that changed this."""
@@ -117,9 +124,10 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 _FILTER_RECORD, _TIMELINE_RECORD, _BATCH_IDS_RECORD, _START_RECORD = -1, -2, -3, -4
+_ATTEMPTS_RECORD = -5
 """Client ids under which the destination keeps records of its own, so that they are fenced,
-copied and restored with the cursors: its filter, its timeline, the batch ids given out, and where
-its log began while nobody has subscribed."""
+copied and restored with the cursors: its filter, its timeline, the batch ids given out, where its
+log began while nobody has subscribed, and how many snapshot attempts removed subscribers had."""
 
 
 class MetaManager:
@@ -263,9 +271,31 @@ class MetaManager:
         refuse_client_id(subscriber.client_id)
         self._backend.save(destination, epoch, subscriber.client_id, _sealed(subscriber.to_json()))
 
+    def load_attempts(self, destination: str) -> int:
+        """The highest number of a snapshot attempt of subscribers that were removed; 0: there was
+        none. Raises ConfigError."""
+        record = self._backend.load(destination).get(_ATTEMPTS_RECORD)
+        try:
+            return 0 if record is None else int(_unsealed(record))
+        except (ConfigError, ValueError) as error:
+            raise ConfigError(
+                f"{self._backend.where}: the record of snapshot attempts (client "
+                f"{_ATTEMPTS_RECORD}) is damaged: {error}. Remove it: then rows of the next "
+                "snapshot may have row ids that a removed subscriber has had"
+            ).at(destination=destination) from None
+
     def remove(self, destination: str, epoch: int, client_id: int) -> None:
-        """Raises Fenced; ConfigError: no subscriber has this id."""
+        """Remove a subscriber; what stays is the number of its last snapshot attempt, if no higher
+        one is kept. Raises Fenced; ConfigError: no subscriber has this id, or attempts' record is
+        damaged."""
         refuse_client_id(client_id)
+        record = self._backend.load(destination).get(client_id)
+        try:
+            attempt = 0 if record is None else SubscriberMeta.from_json(_unsealed(record)).attempt
+        except ConfigError:  # what is damaged can be removed
+            attempt = 0
+        if attempt > self.load_attempts(destination):
+            self._backend.save(destination, epoch, _ATTEMPTS_RECORD, _sealed(str(attempt)))
         self._backend.remove(destination, epoch, client_id)
 
     def close(self) -> None:

@@ -94,11 +94,11 @@ class TableLedger:
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """One snapshot. `wishes`: what was asked for; `tables`: what that is, once the server has said
-    so. `attempt` rises each time that its reading begins or goes on, and on from the subscriber's
-    snapshot before it: row ids of an earlier one are lower. Times are in seconds since the epoch,
-    0: not yet. `place`: of the log, at which what the subscriber has is what the tables hold.
-    `error`: why it failed. `reason`: why it was taken, for people. `signals`: the last ones of the
-    signal table that were done."""
+    so. `attempt` rises each time that its reading begins or goes on, and on from snapshots before
+    it, of any subscriber: row ids of an earlier one are lower. Times are in seconds since the
+    epoch, 0: not yet. `place`: of the log, at which what the subscriber has is what the tables
+    hold. `error`: why it failed. `reason`: why it was taken, for people. `signals`: the last ones
+    of the signal table that were done."""
 
     id: str
     wishes: tuple[SnapshotWish, ...]

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from ray_canal.config import SinkConfig
+from ray_canal.destination.api import ClientRequest
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.runner import Runner
 from tests.in_process_sink import runner_of, running, sink_config, take_snapshot, until
@@ -209,6 +210,29 @@ def test_what_was_refused_comes_by_a_snapshot_and_what_went_by_one_of_an_empty_t
             postgres.execute(f"TRUNCATE TABLE {shop.copy}.t, {shop.copy}.u")
             take_snapshot(destination, both)
             until(lambda: rows("t") == now and rows("u") == [(2,)])
+
+
+def test_a_subscriber_that_was_removed_and_comes_again_gets_its_snapshot(
+    postgres: PostgresServer, shop: Shop
+) -> None:
+    """The target keeps the sink's place, and nothing is written to the source between the two
+    snapshots: attempts began at 1 again, so rows had the row ids of the first one's."""
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    there = [(1,), (2,)]
+    with in_postgres(shop, postgres) as (config, rows), shop.destination() as destination:
+        api = destination.destination.api
+
+        def has_subscribed() -> bool:
+            known = destination.ask(api.subscribers())
+            return config.client_id in [subscriber["client_id"] for subscriber in known]
+
+        for _ in range(2):
+            with running(runner_of(config)):
+                until(has_subscribed)
+                take_snapshot(destination, rf"{shop.source}\.t")
+                until(lambda: rows("t") == there, 20.0)
+            destination.ask(api.unsubscribe(ClientRequest(client_id=config.client_id)))
+            postgres.execute(f"TRUNCATE TABLE {shop.copy}.t")
 
 
 @pytest.mark.parametrize("kind", ["mysql", "postgres"])

@@ -15,7 +15,7 @@ from ray_canal.destination.failures import not_subscribed_error, subscriber_repl
 from ray_canal.destination.records.records import DestinationRecords
 from ray_canal.errors import CanalError
 from ray_canal.log.subscriber import Terms
-from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.model.position import LogPosition
 from ray_canal.model.subscription import Policy, shares
 
@@ -32,6 +32,7 @@ class SubscriberTable:
         self._schemas = records.schemas
         self._guard = guard
         self._known: dict[int, SubscriberMeta] = {}
+        self._removed_attempts = 0
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self.known: Mapping[int, SubscriberMeta] = MappingProxyType(self._known)
         self.blocking: dict[int, CanalError] = {}
@@ -58,6 +59,12 @@ class SubscriberTable:
         if known is not None and not shares(holder, known.holder):
             raise subscriber_replaced_error(client_id).at(destination=self._config.destination)
 
+    def attempts(self) -> int:
+        """Return the highest number of a snapshot attempt so far, of any subscriber, also of those
+        that were removed: the next snapshot counts on from there, so that its rows have row ids
+        that no rows at this place of the log have had."""
+        return max([self._removed_attempts, *(one.attempt for one in self._known.values())])
+
     def terms(self, subscriber: SubscriberMeta) -> Terms:
         """Return what the subscriber asked for, else what the destination is configured to give. No
         log waits for a paused one."""
@@ -73,6 +80,8 @@ class SubscriberTable:
         """Read all subscribers from their records. `keep`: those that have none stay; return them.
         Raises ConfigError: damaged; MetaUnavailable."""
         found = await self._cursors.load()
+        destination = self._config.destination
+        self._removed_attempts = await self._cursors.run(MetaManager.load_attempts, destination)
         kept = {i: one for i, one in self._known.items() if keep and i not in found}
         self._known.clear()
         self._known.update({**found, **kept})
@@ -98,7 +107,9 @@ class SubscriberTable:
     async def _remove(self, client_id: int, epoch: int) -> None:
         await self._guard.run(self._cursors.remove(epoch, client_id))
         if epoch == self._guard.epoch:
-            self._known.pop(client_id, None)
+            known = self._known.pop(client_id, None)
+            attempt = 0 if known is None else known.attempt
+            self._removed_attempts = max(self._removed_attempts, attempt)
 
     async def move_cursor(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
         """Put a cursor where it is in the log that is read now, if it was elsewhere."""

@@ -67,13 +67,14 @@ def new_ledger(
     reason: str = "",
     mode: SnapshotMode = KEYED,
     earlier: Ledger | None = None,
+    attempts: int = 0,
 ) -> Ledger:
     """Return the ledger of a snapshot that begins: of all that the subscriber sees, where nothing
-    is wished. `earlier`: the subscriber's last one. Attempts are counted on from there, or rows at
-    the same place of the log would have its row ids, and a sink would leave them out."""
+    is wished. `earlier`: the subscriber's last one; signals that were done stay done. `attempts`:
+    of the destination so far (SubscriberTable.attempts)."""
     name = snapshot_id or f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
-    wanted, attempt = tuple(wishes) or (SnapshotWish(),), 0 if earlier is None else earlier.attempt
-    return Ledger(name, wanted, attempt=attempt, reason=reason, mode=mode)
+    wanted, signals = tuple(wishes) or (SnapshotWish(),), () if earlier is None else earlier.signals
+    return Ledger(name, wanted, attempt=attempts, reason=reason, signals=signals, mode=mode)
 
 
 def after_acks(ledger: Ledger, tags: Sequence[SnapshotTag]) -> Ledger:

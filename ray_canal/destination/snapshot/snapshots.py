@@ -261,11 +261,10 @@ class Snapshots:
             ).at(destination=self._state.destination)
         for wish in wishes:
             TableFilter(wish.tables)  # refused before anything is written
-        signals = () if ledger is None else ledger.signals
+        attempts = self._state.subscribers.attempts()
         by_default = self._state.config.now.snapshot.mode
         chosen: SnapshotMode = cast(SnapshotMode, mode or by_default)
-        begun = new_ledger(wishes, snapshot_id, "", chosen, ledger)
-        return dataclasses.replace(begun, signals=signals)
+        return new_ledger(wishes, snapshot_id, "", chosen, ledger, attempts)
 
     def _newest(self, known: SubscriberMeta) -> Ledger | None:
         ledger, found = ledger_of(known), self._runs.get(known.client_id)

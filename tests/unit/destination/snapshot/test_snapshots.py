@@ -74,10 +74,12 @@ def test_names_differ_and_count_for_one_subscriber_and_attempt() -> None:
     assert replace(ledger(), attempt=2).attempt_name_of(7) != READING
 
 
-def test_attempts_are_counted_on_over_a_subscribers_snapshots() -> None:
+def test_attempts_are_counted_on_and_signals_that_were_done_stay_done() -> None:
     """Row ids hold the attempt: two snapshots at one place of the log had the same ones."""
-    done = replace(ledger(), state=DONE, attempt=3)
-    assert new_ledger(earlier=done).begun_again().attempt == 4
+    done = replace(ledger().signalled("one"), state=DONE, attempt=3)
+    begun = new_ledger(earlier=done, attempts=5)
+    assert begun.begun_again().attempt == 6
+    assert begun.signals == ("one",)
     assert new_ledger().begun_again().attempt == 1
 
 
