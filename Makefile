@@ -16,7 +16,7 @@ MINUTES ?= 60
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit fuzz simulate fault-cluster fault-standby soak-fault soak-servers soak-snapshot soak-tcp soak-memory soak-sinks soak-spark spark41 soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
+.PHONY: help setup demo test unit fuzz simulate fault-cluster fault-standby soak-fault soak-cluster soak-servers soak-snapshot soak-tcp soak-memory soak-sinks soak-spark spark41 soak-console mariadb118 mariadb118-short fault lint docs servers screenshots outages bench bench-e2e bench-check clean
 
 ## make help     show these commands
 help:
@@ -104,6 +104,11 @@ fault-standby: setup servers
 ## make soak-fault  nodes and heads that die, drain and come back; a real autoscaler (minutes; a part is in `make test`)
 soak-fault: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/fault $(PYTEST_ARGS)
+
+## make soak-cluster  settings that change under a cluster, readers on nodes, processes that end again and again (minutes)
+soak-cluster: setup servers
+	$(BIN)/python -m pytest -m 'soak and ray' tests/integration/test_changed_config.py tests/integration/test_cli_cluster.py \
+		tests/integration/test_shared.py tests/integration/test_snapshot_nodes.py tests/integration/test_failover.py $(PYTEST_ARGS)
 
 ## make soak-servers  what `make test` sees on one kind of server, or in one topology, on the others, too (minutes)
 soak-servers: setup servers

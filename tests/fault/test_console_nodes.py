@@ -11,6 +11,7 @@ from tests.fault.own_cluster import told_by
 pytestmark = pytest.mark.ray
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(240)
 def test_start_places_it_on_the_head_and_it_outlives_its_process_and_a_node(
     tmp_path: Path,

@@ -15,6 +15,7 @@ from tests.servers import Server
 _DECODING, _IDLE = "ray::decode_chunk", "ray::IDLE"
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_a_decode_task_that_hangs_is_given_up(mysql97: Server, local_ray: None) -> None:
     name = "hangs"

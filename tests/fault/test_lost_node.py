@@ -37,8 +37,9 @@ def test_chunks_of_a_node_that_dies_are_decoded_again(
     assert not told["restarts"]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("how", ["told", pytest.param("noticed", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("how", ["told", "noticed"])
 def test_chunks_that_cannot_be_decoded_again_are_read_from_the_server(
     how: str, mysql97: Server, tmp_path: Path
 ) -> None:

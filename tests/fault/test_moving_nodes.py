@@ -32,6 +32,7 @@ def run(server: Server, folder: Path, destinations: int, nodes: int) -> dict[str
     return told
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(520)
 def test_what_was_on_a_node_that_drains_or_dies_goes_on_elsewhere(
     mysql97: Server, tmp_path: Path

@@ -27,14 +27,12 @@ SHORT = (
     "reset connected",
     "switch over",
 )
-OTHERS = "mysql56", "mariadb"
 
 
+@pytest.mark.soak
 @pytest.mark.ray
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "kind", ["mysql97", *(pytest.param(kind, marks=pytest.mark.soak) for kind in OTHERS)]
-)
+@pytest.mark.parametrize("kind", ["mysql97", "mysql56", "mariadb"])
 def test_a_short_run_over_two_servers_loses_and_reorders_nothing(
     kind: str, tmp_path: Path
 ) -> None:

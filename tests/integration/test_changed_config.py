@@ -100,6 +100,7 @@ def enters(address: str, password: str) -> bool:
     return True
 
 
+@pytest.mark.soak
 def test_a_changed_server_is_opened_again(
     cleanly: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_changed_server_is_opened_again(
     assert enters(address, "two")  # what cannot be served takes nothing away
 
 
+@pytest.mark.soak
 def test_a_renewed_certificate_is_shown(cleanly: None, tmp_path: Path) -> None:
     """C2: TLS, too; what cannot be served takes nothing away."""
     cert, key = make_certificate(tmp_path)

@@ -64,6 +64,7 @@ def signalled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "_until_signal", at_once)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("signalled")
 def test_start_stops_what_it_started_in_its_namespace(tmp_path: Path) -> None:
     """b17: a destination that ran before an attached `start` goes on after its Ctrl-C. D2: what is
@@ -205,6 +206,7 @@ def test_apply_changes_what_differs_and_nothing_else(tmp_path: Path) -> None:
             canal.stop(name, namespace=NAMESPACE)
 
 
+@pytest.mark.soak
 def test_people_are_told_by_a_signed_webhook(tmp_path: Path) -> None:
     """A destination that is stopped, and one whose subscriber cannot be served."""
     config = written(tmp_path, "told", "other")

@@ -126,7 +126,7 @@ class Writer(threading.Thread):
     ("kind", "gtids"),
     [
         ("mysql97", True),
-        ("mariadb", True),
+        pytest.param("mariadb", True, marks=pytest.mark.soak),
         ("mysql56", False),
         pytest.param("mysql97", False, marks=pytest.mark.soak),
     ],

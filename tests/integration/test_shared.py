@@ -103,6 +103,7 @@ def end_one_of(processes: Callable[[], set[int]]) -> None:
     wait_for(lambda: chosen not in processes(), 60, "it is gone")
 
 
+@pytest.mark.soak
 def test_who_ends_their_process_again_and_again_is_set_apart(
     mysql97: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

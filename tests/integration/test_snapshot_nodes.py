@@ -151,6 +151,7 @@ class Bag:
                 held.append(tuple(row["after"].values()))
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("local_ray")
 def test_a_reader_that_sleeps_is_lost(spread: Server) -> None:
     config = config_of(spread, read_timeout_s=5.0).destination("snap")
@@ -194,6 +195,7 @@ def pid_of(kind: str) -> int:
     return int(found)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("local_ray")
 def test_on_a_cluster_actors_read(spread: Server, tmp_path: Path) -> None:
     """All rows of one moment, by two actors; then those of one table by key."""

@@ -108,7 +108,9 @@ def test_columns_may_have_any_names(spark) -> None:
         assert rows(latest(frame)) == {2: (2, 5)}
 
 
-@pytest.mark.parametrize("kind", ["mysql97", "mariadb", "mysql56"])
+@pytest.mark.parametrize(
+    "kind", ["mysql97", *(pytest.param(k, marks=pytest.mark.soak) for k in ("mariadb", "mysql56"))]
+)
 @pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
 def test_the_mirror_is_select(
     kind: str, image: str, request: pytest.FixtureRequest, spark: Any, tmp_path: Path

@@ -63,6 +63,7 @@ def expected(spark: Any) -> list[Any]:
         return list(spark.sql(f"SELECT {HASH} FROM expected").first())
 
 
+@pytest.mark.soak
 def test_rows_and_hashes_are_those_of_a_session_on_ray(
     spark, options: dict[str, str], tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ def _fail(number: int) -> int:
     return number
 
 
+@pytest.mark.soak
 def test_so_many_work_at_once_though_all_cpus_are_taken(local_ray: None, tmp_path: Path) -> None:
     @ray.remote(num_cpus=1)
     class Executor:
