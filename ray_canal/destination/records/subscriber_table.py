@@ -79,9 +79,9 @@ class SubscriberTable:
     async def load(self, *, keep: bool = False) -> list[SubscriberMeta]:
         """Read all subscribers from their records. `keep`: those that have none stay; return them.
         Raises ConfigError: damaged; MetaUnavailable."""
-        found = await self._cursors.load()
-        destination = self._config.destination
-        self._removed_attempts = await self._cursors.run(MetaManager.load_attempts, destination)
+        attempts = await self._cursors.run(MetaManager.load_attempts, self._config.destination)
+        self._removed_attempts = max(self._removed_attempts, attempts)
+        found = await self._cursors.load()  # nothing is awaited from here on: who subscribes stays
         kept = {i: one for i, one in self._known.items() if keep and i not in found}
         self._known.clear()
         self._known.update({**found, **kept})
