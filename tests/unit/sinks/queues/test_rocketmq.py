@@ -76,7 +76,10 @@ def test_a_failure_is_raised_when_nothing_is_under_way() -> None:
         in_order(dict(groups), broker.send, 5, 10.0)
     assert told.value.kind == "fatal"
     assert not broker.under_way
-    assert 40 < len(broker.taken) < 100
+    assert [number for number in broker.taken if group_of[number] == group_of[61]] == [
+        *range(1, 61, 5)
+    ]
+    assert len(broker.taken) < 4 * 40 + 12, "the other groups went on to their ends"
 
 
 def test_a_message_that_is_too_long_is_found_by_its_error() -> None:
