@@ -242,12 +242,12 @@ def is_new(browser: Any) -> bool:
 
 
 def press(browser: Any, text: str) -> None:
-    """Click a button, whose place a refresh of the page may just change."""
+    """Click a button once it is there: a refresh of the page may just put it elsewhere."""
     script = (
         "const found = [...document.querySelectorAll('button')]"
-        ".find(each => each.textContent === arguments[0]); found.click()"
+        ".find(each => each.textContent === arguments[0]); found?.click(); return Boolean(found)"
     )
-    browser.execute_script(script, text)
+    wait_for(lambda: bool(browser.execute_script(script, text)), 30, text)
 
 
 def read_ids(connector: canal.Connector, until: int = 0) -> list[int]:
