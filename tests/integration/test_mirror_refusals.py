@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -15,12 +16,15 @@ import pymysql
 import pytest
 from deltalake import DeltaTable
 
-from ray_canal.config import SinkConfig
+from ray_canal.config import CanalConfig, MetaConfig, SinkConfig
 from ray_canal.destination.api import ClientRequest
+from ray_canal.meta.subscribers import forget_subscriber
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.runner import Runner
 from tests.in_process_sink import runner_of, running, sink_config, take_snapshot, until
 from tests.integration.test_mysql_mirror import Shop, shop_of
+from tests.local_destination import NAME, instance
+from tests.lossy_calls import LossyCalls
 from tests.servers import Server
 from tests.servers.postgres import PostgresServer
 
@@ -212,27 +216,38 @@ def test_what_was_refused_comes_by_a_snapshot_and_what_went_by_one_of_an_empty_t
             until(lambda: rows("t") == now and rows("u") == [(2,)])
 
 
+def is_known(destination: LossyCalls, config: SinkConfig) -> bool:
+    known = destination.ask(destination.destination.api.subscribers())
+    return config.client_id in [subscriber["client_id"] for subscriber in known]
+
+
 def test_a_subscriber_that_was_removed_and_comes_again_gets_its_snapshot(
     postgres: PostgresServer, shop: Shop
 ) -> None:
-    """The target keeps the sink's place, and nothing is written to the source between the two
-    snapshots: attempts began at 1 again, so rows had the row ids of the first one's."""
+    """The target keeps the sink's place, and nothing is written to the source between the
+    snapshots: attempts began at 1 again, so rows had the row ids of the first one's. It is removed
+    while its destination runs, before a restart, too, and while it does not run."""
     shop.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
     there = [(1,), (2,)]
-    with in_postgres(shop, postgres) as (config, rows), shop.destination() as destination:
-        api = destination.destination.api
-
-        def has_subscribed() -> bool:
-            known = destination.ask(api.subscribers())
-            return config.client_id in [subscriber["client_id"] for subscriber in known]
-
-        for _ in range(2):
-            with running(runner_of(config)):
-                until(has_subscribed)
-                take_snapshot(destination, rf"{shop.source}\.t")
-                until(lambda: rows("t") == there, 20.0)
-            destination.ask(api.unsubscribe(ClientRequest(client_id=config.client_id)))
-            postgres.execute(f"TRUNCATE TABLE {shop.copy}.t")
+    removals = [True, True], [False], [True]  # of each of its lives: while it runs, or behind it
+    with in_postgres(shop, postgres) as (config, rows):
+        for are_running in removals:
+            with shop.destination() as destination:
+                destination.ask(destination.destination.subscribe(0, ".*"))  # the timeline stays
+                has_subscribed = functools.partial(is_known, destination, config)
+                for is_running in are_running:
+                    with running(runner_of(config)):
+                        until(has_subscribed)
+                        take_snapshot(destination, rf"{shop.source}\.t")
+                        until(lambda: rows("t") == there, 20.0)
+                    if is_running:
+                        who = ClientRequest(client_id=config.client_id)
+                        destination.ask(destination.destination.api.unsubscribe(who))
+                    postgres.execute(f"TRUNCATE TABLE {shop.copy}.t")
+            if not is_running:
+                meta = MetaConfig(path=str(shop.folder / "meta.db"))
+                canal = CanalConfig(instance=(instance(),), meta=meta)
+                assert forget_subscriber(canal, NAME, config.client_id)
 
 
 @pytest.mark.parametrize("kind", ["mysql", "postgres"])
