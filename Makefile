@@ -188,7 +188,7 @@ lint: setup
 docs: setup
 	$(BIN)/python -m mkdocs build --strict
 
-## make servers  fetch MySQL 9.7 and 5.6, MariaDB 10.11 and 11.8, PostgreSQL, Redis, Chromium and promtool for the tests (about 480 MB, once)
+## make servers  fetch MySQL 9.7 and 5.6, MariaDB 10.11 and 11.8, PostgreSQL, Redis, Tansu, Chromium … for the tests (about 500 MB, once)
 servers: $(INSTALLED)
 	$(BIN)/python -m tests.servers fetch
 

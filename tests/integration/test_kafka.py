@@ -1,15 +1,15 @@
-"""Kafka: Canal's messages, by librdkafka's mock cluster; transactions and zombies on a real broker.
+"""Kafka: Canal's messages, by librdkafka's mock cluster; transactions and zombies on a broker.
 
 The mock has no disk, fences nobody and shows aborted messages, so what is promised of transactions
-is tested where $KAFKA_BOOTSTRAP names a broker (its topics are made by these tests, named
-canal-test-… and canal.cursors). Each test runs with both ways of handing messages to librdkafka.
+is tested on Tansu (tests/servers/tansu.py), or on the broker that $KAFKA_BOOTSTRAP names (topics
+are made by these tests, named canal-test-… and canal.cursors). Each test runs with both ways of
+handing messages to librdkafka.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
-import os
 import threading
 import time
 import uuid
@@ -37,14 +37,6 @@ from tests.sink_runs import without_repeats
 
 PARTITIONS = 4
 PRODUCE, ADD_PARTITIONS_TO_TXN = 0, 24
-
-
-@pytest.fixture(scope="module")
-def real() -> str:
-    address = os.environ.get("KAFKA_BOOTSTRAP", "")
-    if not address:
-        pytest.skip("no real Kafka: set KAFKA_BOOTSTRAP to test transactions and fencing")
-    return address
 
 
 @pytest.fixture(params=["batch", "message"])
@@ -190,7 +182,7 @@ def test_a_message_that_is_too_long_is_poison(mock_kafka: str, demo_log: None, s
 
 
 def test_transactions_carry_the_place(mock_kafka: str, demo_log: None, sender: str) -> None:
-    """The calls of a transaction, in their order; what they promise needs a real broker, below."""
+    """The calls of a transaction, in their order; what they promise needs another broker, below."""
     config = kafka(mock_kafka, f"carried-{sender}", transactional=True, sender=sender)
     producer = Producer({"bootstrap.servers": mock_kafka})
     producer.produce(config.kafka.cursor_topic, b"", b"somebody else")  # the mock makes none
@@ -317,7 +309,7 @@ def test_brokers_that_go_away_are_waited_for(
     assert all(without_repeats(got) == whole for got, whole in places)
 
 
-# --- on a real broker --------------------------------------------------------------------------
+# --- on a broker with transactions -------------------------------------------------------------
 
 
 def made(address: str, topic: str = "", **config: str) -> str:
@@ -354,14 +346,14 @@ class Crashing(KafkaSink):
 
 
 def test_each_row_once_over_crashes_for_readers_of_what_is_committed(
-    real: str, demo_log: None, sender: str
+    broker: str, demo_log: None, sender: str
 ) -> None:
-    topic = made(real)
-    config = kafka(real, topic, sender=sender)
+    topic = made(broker)
+    config = kafka(broker, topic, sender=sender)
     crashes = {1: "flushed", 3: "after", 4: "before", 6: "after", 8: "flushed", 9: "after"}
     runner_of(config, Crashing(config, crashes)).run(threading.Event())
     assert not crashes
-    each_is_there_once(real, topic)
+    each_is_there_once(broker, topic)
 
 
 def each_is_there_once(address: str, topic: str) -> None:
@@ -371,11 +363,11 @@ def each_is_there_once(address: str, topic: str) -> None:
     assert sum(map(len, everything)) > sum(map(len, expected())), "no aborted message was written"
 
 
-def test_a_zombie_is_fenced(real: str, sender: str) -> None:
+def test_a_zombie_is_fenced(broker: str, sender: str) -> None:
     """The predecessor has messages in the log that are not committed when its heir comes, and
     others that it sends after that, into the transaction that it has open and beyond it."""
-    topic = made(real)
-    config = kafka(real, topic, sender=sender)
+    topic = made(broker)
+    config = kafka(broker, topic, sender=sender)
     zombie, heir = KafkaSink(config), KafkaSink(config)
     place = Cursor(timeline=1, journal_name="mysql-bin.000001", position=4)
     assert zombie.open() is None
@@ -395,21 +387,21 @@ def test_a_zombie_is_fenced(real: str, sender: str) -> None:
     heir._begin().send_one(topic, 0, b"of the heir")
     heir.commit(place)
     heir.close()
-    assert read(real, topic)[0] == [b"of the heir"]
-    assert read(real, topic, "read_uncommitted")[0] == [b"of the zombie", b"of the heir"]
+    assert read(broker, topic)[0] == [b"of the heir"]
+    assert read(broker, topic, "read_uncommitted")[0] == [b"of the zombie", b"of the heir"]
     last = KafkaSink(config)
     assert last.open() == place
     last.close()
 
 
-def test_another_sinks_open_transaction_does_not_hide_the_place(real: str) -> None:
+def test_another_sinks_open_transaction_does_not_hide_the_place(broker: str) -> None:
     """Places of all sinks are in one partition; what is committed is shown up to the oldest open
     transaction there, so that the place may lie behind it."""
-    config = kafka(real, made(real))
+    config = kafka(broker, made(broker))
     mine = KafkaSink(config)
     mine.open()
     mine.commit(Cursor(timeline=1, journal_name="mysql-bin.000001", position=4))
-    other = Producer({"bootstrap.servers": real, "transactional.id": uuid.uuid4().hex})
+    other = Producer({"bootstrap.servers": broker, "transactional.id": uuid.uuid4().hex})
     other.init_transactions(30)
     other.begin_transaction()
     other.produce(config.kafka.cursor_topic, b"{}", b"another sink", partition=0)
@@ -428,20 +420,20 @@ def test_another_sinks_open_transaction_does_not_hide_the_place(real: str) -> No
 
 
 def test_a_message_beyond_the_topics_limit_is_set_aside(
-    real: str, demo_log: None, tmp_path: Path, sender: str
+    kafka_alone: None, broker: str, demo_log: None, tmp_path: Path, sender: str
 ) -> None:
     """The broker refuses it, which ends its transaction; all others are there once."""
-    topic = made(real, **{"max.message.bytes": "1300"})
+    topic = made(broker, **{"max.message.bytes": "1300"})
     dead = tmp_path / "dead.jsonl"
-    properties = {"bootstrap.servers": real, "compression.type": "none"}  # the limit is after it
-    config = kafka(real, topic, sender=sender, properties=properties)
+    properties = {"bootstrap.servers": broker, "compression.type": "none"}  # the limit is after it
+    config = kafka(broker, topic, sender=sender, properties=properties)
     config = config.model_copy(update={"dead_letters": str(dead)})
     runner = runner_of(config)
     runner.run(threading.Event())
     assert runner.status.dead_letters > 0
     assert len(dead.read_text().splitlines()) >= runner.status.dead_letters
     missing = 0
-    for got, whole in zip(shown(real, topic), expected(), strict=True):
+    for got, whole in zip(shown(broker, topic), expected(), strict=True):
         kept = iter(whole)
         assert all(message in kept for message in got), "repeated, or out of order"
         missing += len(whole) - len(got)

@@ -4,9 +4,10 @@
     redis.py   a Redis server
     browser.py how Chromium is run out of its tree
     postgres.py  a PostgreSQL server
+    tansu.py   a broker that speaks Kafka's protocol
     run.py     start, stop, kill and restart a server on its own data directory and free port
 
-`python -m tests.servers fetch` downloads all of them (about 480 MB, once). MariaDB is 10.11, or
+`python -m tests.servers fetch` downloads all of them (about 500 MB, once). MariaDB is 10.11, or
 what $RAY_CANAL_TEST_MARIADB names (`mariadb118`).
 """
 

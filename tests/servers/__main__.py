@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.servers import KINDS, OTHER_BUILDS, FetchError, cache_dir, fetch, start
-from tests.servers.fetch import TOOLS, fetch_axe, fetch_tree
+from tests.servers.fetch import TOOLS, fetch_axe, fetch_tansu, fetch_tree
 
 _AT_ONCE = 4
 
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
         wanted: dict[str, Callable[[], Path]] = {}
         if not kinds:  # the largest first
             wanted = {tool: functools.partial(fetch_tree, tool) for tool in reversed(TOOLS)}
-            wanted["axe"] = fetch_axe
+            wanted |= {"axe": fetch_axe, "tansu": fetch_tansu}
         wanted |= {kind: functools.partial(fetch, kind) for kind in kinds or builds}
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             fetched = {name: pool.submit(call) for name, call in wanted.items()}

