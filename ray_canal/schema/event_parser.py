@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,22 @@ logger = logging.getLogger(__name__)
 _EFFECTS_WITH_COLUMNS_MAX = 100
 """Tables that a statement may drop with their columns in its chunk; with more (DROP DATABASE) they
 do not travel along."""
+
+
+class _Before(NamedTuple):
+    """Tables just before a statement: those that are known, or had rows, at `place`."""
+
+    schemas: SchemaRegistry
+    place: HistoryPlace
+
+    def tables_of(self, schema: str) -> list[Name]:
+        return self.schemas.tables_at(schema, self.place)
+
+    def exists(self, name: Name) -> bool | None:
+        return self.schemas.exists_at(name, self.place)
+
+    def meta(self, name: Name) -> TableMeta | None:
+        return self.schemas.known_at(self.schemas.names.pair(name), self.place)
 
 
 class EventParser:
@@ -204,9 +221,7 @@ class _Chunk:
         """Return what the statement does to rows; before it is applied to schemas."""
         head, schemas = self._raw.head, self._schemas
         place = place_of(head.journal_name, event.position - 1)
-        found = row_effects(
-            event, session, lambda schema: schemas.tables_at(schema, place), schemas.names
-        )
+        found = row_effects(event, session, _Before(schemas, place), schemas.names)
         moved: dict[Name, TableMeta | None] = {}
         if len(found) > _EFFECTS_WITH_COLUMNS_MAX:
             moved = dict.fromkeys(self._schemas.names.pair(effect[1:3]) for effect in found)

@@ -214,6 +214,14 @@ class SchemaRegistry:
         there = [n for n in known if n[0] == schema and history and history.tracked(n, place)]
         return list(dict.fromkeys([*there, *(name for name in self._seen if name[0] == schema)]))
 
+    def exists_at(self, name: Name, place: HistoryPlace) -> bool | None:
+        """Return whether there is a table of a name at a place; None: not known."""
+        history, name = self._history, self.names.pair(name)
+        if history is None:
+            return None
+        is_there = history.tracked(name, place) is not None
+        return is_there if is_there or history.would_know(name, place) else None
+
     def known_at(self, name: Name, place: HistoryPlace) -> TableMeta | None:
         """A table's columns at a place, for who shows no rows of it; None: they are not known."""
         state = None if self._history is None else self._history.tracked(name, place)

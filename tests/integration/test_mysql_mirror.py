@@ -274,7 +274,10 @@ def test_tables_follow_the_source(any_shop: Shop) -> None:
         until(lambda: shop.is_mirrored("t"))
         shop.run("RENAME TABLE t TO moved", "UPDATE moved SET v = 6")
         until(lambda: shop.is_mirrored("moved"))
-        shop.run("ALTER TABLE moved DROP COLUMN c", "INSERT INTO moved VALUES (7,7)")
+        nothing = ["DROP SEQUENCE IF EXISTS moved", "RENAME TABLE IF EXISTS nope TO moved"]
+        passed = nothing if shop.server.kind == "mariadb" else []
+        alter = "ALTER TABLE moved DROP COLUMN c, RENAME TO moved"
+        shop.run(alter, *passed, "INSERT INTO moved VALUES (7,7)")
         until(lambda: shop.is_mirrored("moved"))
         assert shop.columns("moved") == ["id", "v"]
         shop.run("DROP TABLE moved")

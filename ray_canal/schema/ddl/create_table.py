@@ -8,7 +8,7 @@ types, whose declared text entries must show. A reader of all of it was needed; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ray_canal.errors import ConfigError
@@ -81,7 +81,12 @@ def period_columns() -> list[ColumnMeta]:
 
 def is_sequence(state: TableState) -> bool:
     """Tell if a table is a sequence, by its columns."""
-    return [column.name for column in state.columns] == [name for name, _ in _SEQUENCE]
+    return has_columns_of_sequence(state.columns)
+
+
+def has_columns_of_sequence(columns: Sequence[ColumnMeta]) -> bool:
+    """Tell if these are the columns of every sequence."""
+    return [column.name for column in columns] == [name for name, _ in _SEQUENCE]
 
 
 def with_row_end_key(state: TableState) -> TableState:

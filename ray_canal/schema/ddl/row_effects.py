@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from ray_canal.binlog.parsed import QueryEvent, QueryRecord
 from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE, TableEffect
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.schema.ddl.create_table import has_columns_of_sequence
 from ray_canal.schema.ddl.vocabulary import (
     CALLING_VERBS,
     NOT_A_TABLE,
@@ -28,14 +31,26 @@ _MOVES_ROWS = ("DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT")
 """Before PARTITION or TABLESPACE, in ALTER TABLE."""
 
 
+class TablesBefore(Protocol):
+    """Tables just before a statement."""
+
+    def tables_of(self, schema: str) -> Sequence[Name]:
+        """Return the tables of a database."""
+        ...
+
+    def exists(self, name: Name) -> bool | None:
+        """Return whether there is a table of a name; None: not known."""
+        ...
+
+    def meta(self, name: Name) -> TableMeta | None:
+        """Return a table's columns; None: they are not known."""
+        ...
+
+
 def row_effects(
-    event: QueryEvent,
-    session: StatementSession,
-    tables_of: Callable[[str], Sequence[Name]],
-    names: Names,
+    event: QueryEvent, session: StatementSession, before: TablesBefore, names: Names
 ) -> list[TableEffect]:
-    """Return what a statement does to rows; changes of temporary tables are left out. `tables_of`:
-    the tables of a database just before it."""
+    """Return what a statement does to rows; changes of temporary tables are left out."""
     if event.is_annotation:
         return []
     words = statement(event.sql, session.dialect)
@@ -46,9 +61,9 @@ def row_effects(
         words.take("TABLE")
         found = [TableEffect(TRUNCATE, *words.name(event.schema))]
     elif verb == "DROP":
-        found = _drop(words, event, tables_of)
+        found = _drop(words, event, before)
     elif verb == "RENAME":
-        found = of_rename(words, event.schema)
+        found = of_rename(words, event.schema, names, before.exists)
     elif verb == "ALTER" and not session.error_code:
         found = of_alter(words, event.schema)
     elif verb == "CREATE":
@@ -59,6 +74,8 @@ def row_effects(
         found = [TableEffect(STATEMENT, "", "")]
     if session.temporary:
         found = [each for each in found if names.pair(_changes(each)) not in session.temporary]
+    # A table that is renamed to its own name, which only ALTER TABLE may do, stays what it is.
+    found = [e for e in found if not e.other or names.pair(e.other) != names.pair(e[1:3])]
     return [effect._replace(ordinal=n) for n, effect in enumerate(found)]
 
 
@@ -69,20 +86,25 @@ def _changes(effect: TableEffect) -> Name:
     return effect.schema, effect.table
 
 
-def _drop(
-    words: Words, event: QueryEvent, tables_of: Callable[[str], Sequence[Name]]
-) -> list[TableEffect]:
+def _drop(words: Words, event: QueryEvent, before: TablesBefore) -> list[TableEffect]:
     words.skip()
     if words.take_any("DATABASE", "SCHEMA"):
         words.take("IF", "EXISTS")
-        return [TableEffect(ERASE, *name) for name in tables_of(words.identifier())]
-    if not words.take_any("TABLE", "TABLES", "SEQUENCE"):
+        return [TableEffect(ERASE, *name) for name in before.tables_of(words.identifier())]
+    kind = words.take_any("TABLE", "TABLES", "SEQUENCE")
+    if not kind:
         return []  # a temporary table, a view …
     words.take("IF", "EXISTS")
-    found = [TableEffect(ERASE, *words.name(event.schema))]
+    dropped = [words.name(event.schema)]
     while words.take(","):
-        found.append(TableEffect(ERASE, *words.name(event.schema)))
-    return found
+        dropped.append(words.name(event.schema))
+    if kind == "SEQUENCE":  # IF EXISTS passes by a table of that name
+        dropped = [name for name in dropped if _may_be_sequence(before.meta(name))]
+    return [TableEffect(ERASE, *name) for name in dropped]
+
+
+def _may_be_sequence(meta: TableMeta | None) -> bool:
+    return meta is None or has_columns_of_sequence(meta.columns)
 
 
 def _create(words: Words, event: QueryEvent, session: StatementSession) -> list[TableEffect]:
@@ -118,18 +140,30 @@ def _moved(old: Name, new: Name) -> list[TableEffect]:
     return [TableEffect(RENAME, *new, old), TableEffect(ERASE, *old, new)]
 
 
-def of_rename(words: Words, schema: str) -> list[TableEffect]:
-    """Return effects of RENAME TABLE: a new name each."""
+def of_rename(
+    words: Words,
+    schema: str,
+    names: Names,
+    exists: Callable[[Name], bool | None] = lambda _: None,
+) -> list[TableEffect]:
+    """Return effects of RENAME TABLE: a new name each. `exists`: of a table just before it; with IF
+    EXISTS, a name without one is passed by."""
     words.skip()
     if not words.take_any("TABLE", "TABLES"):
         return []
-    words.take("IF", "EXISTS")
+    maybe = words.take("IF", "EXISTS")
     found: list[TableEffect] = []
+    now: dict[Name, bool | None] = {}
     while not words.done:
         old = words.name(schema)
         while not words.done and not words.take("TO"):
             words.skip()  # MariaDB: WAIT n | NOWAIT
-        found += _moved(old, words.name(schema))
+        new = words.name(schema)
+        pair = names.pair(old), names.pair(new)
+        is_there, is_taken = (now[n] if n in now else maybe and exists(n) for n in pair)
+        if not maybe or is_there or (is_there is None and not is_taken):
+            found += _moved(old, new)
+            now |= dict(zip(pair, (False, True), strict=True))
         if not words.take(","):
             break
     return found

@@ -43,7 +43,7 @@ class TemporaryTables:
         elif verb == "ALTER" and found and not event.error_code:
             _renamed(of_alter(words, event.schema), names, mine)
         elif renames and found:
-            _renamed(of_rename(words, event.schema), names, mine)
+            _renamed(of_rename(words, event.schema, names), names, mine)
         self._count += len(mine) - before
         if not mine:
             self._of_thread.pop(event.thread_id, None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ray_canal.binlog.parsed import QueryEvent
+from ray_canal.model.table_meta import TableMeta
+from ray_canal.schema.ddl.create_table import parse_tables
 from ray_canal.schema.ddl.row_effects import row_effects, with_effects
 from ray_canal.schema.ddl.statements import classify
 from ray_canal.schema.ddl.words import MODE_ANSI_QUOTES, Dialect
@@ -12,20 +14,32 @@ from ray_canal.schema.names import Names
 from ray_canal.schema.table_state import StatementSession
 
 TABLES = [("db", "a"), ("db", "b"), ("other", "c")]
+(SEQUENCE,) = parse_tables("create sequence s")
+
+
+class Before:
+    """`TABLES` and a sequence `s`; of a database `files` nothing is known."""
+
+    def tables_of(self, schema: str) -> list[tuple[str, str]]:
+        return [name for name in TABLES if name[0] == schema]
+
+    def exists(self, name: tuple[str, str]) -> bool | None:
+        return None if name[0] == "files" else name in TABLES
+
+    def meta(self, name: tuple[str, str]) -> TableMeta | None:
+        if name == ("db", "s"):
+            return SEQUENCE
+        return TableMeta(*name, ()) if name in TABLES else None
 
 
 def effects(sql: str, **session: object) -> str:
     """As `KIND schema.table<other`, one after the other."""
     event = QueryEvent("db", sql, 1, 4, 0)
-
-    def tables_of(schema: str) -> list[tuple[str, str]]:
-        return [name for name in TABLES if name[0] == schema]
-
     found = row_effects(
         event,
         StatementSession(schema="db", **session),  # type: ignore[arg-type]
-        tables_of,
-        Names(0),
+        Before(),
+        Names(1),
     )
     assert [effect.ordinal for effect in found] == list(range(len(found)))
     texts = []
@@ -59,6 +73,18 @@ def effects(sql: str, **session: object) -> str:
             "RENAME db.b<db.t, ERASE db.t<db.b",
         ),
         ("rename table if exists a wait 5 to s.b", "RENAME s.b<db.a, ERASE db.a<s.b"),
+        ("rename table if exists nope to a", ""),
+        (
+            "rename table if exists a to x, nope to a, b to a",
+            "RENAME db.x<db.a, ERASE db.a<db.x, RENAME db.a<db.b, ERASE db.b<db.a",
+        ),
+        ("rename table if exists files.x to a", ""),
+        (
+            "rename table if exists files.x to files.y",
+            "RENAME files.y<files.x, ERASE files.x<files.y",
+        ),
+        ("drop sequence if exists a, s, files.s", "ERASE db.s, ERASE files.s"),
+        ("alter table a rename to db.A, add c int", ""),
         ("alter table a add c int, rename as x", "RENAME db.x<db.a, ERASE db.a<db.x"),
         ("alter table a rename column x to y, rename index i to j", ""),
         ("alter table a add c int default (1 + 1)", ""),
@@ -114,7 +140,7 @@ def test_the_server_reads_its_own_quotes() -> None:
 
 def test_an_annotation_is_not_executed() -> None:
     event = QueryEvent("db", "truncate t", 1, 4, 0, is_annotation=True)
-    assert row_effects(event, StatementSession(), lambda _: [], Names()) == []
+    assert row_effects(event, StatementSession(), Before(), Names()) == []
 
 
 def test_temporary_tables_concern_nobody() -> None:
@@ -138,14 +164,14 @@ def test_an_alter_that_failed_did_nothing() -> None:
 
 def test_each_record_has_its_tables_effects() -> None:
     event = QueryEvent("db", "drop table a, b", 1, 4, 0)
-    found = row_effects(event, StatementSession(schema="db"), lambda _: [], Names())
+    found = row_effects(event, StatementSession(schema="db"), Before(), Names())
     records = with_effects(classify(event), found)
     assert [[e.table for e in record.effects] for record in records] == [["a"], ["b"]]
     event = QueryEvent("db", "rename table a to x, b to a, x to b", 1, 4, 0)
-    found = row_effects(event, StatementSession(schema="db"), lambda _: [], Names())
+    found = row_effects(event, StatementSession(schema="db"), Before(), Names())
     records = with_effects(classify(event), found)
     assert [[e.table for e in r.effects] for r in records] == [["x", "a"], ["a", "b"], ["b", "x"]]
     event = QueryEvent("db", "drop database db", 1, 4, 0)
-    found = row_effects(event, StatementSession(), lambda _: TABLES[:2], Names())
+    found = row_effects(event, StatementSession(), Before(), Names())
     [record] = with_effects(classify(event), found)
     assert [e.table for e in record.effects] == ["a", "b"]
