@@ -30,7 +30,7 @@ from ray_canal.views.row_places import RowPlace
 from ray_canal.views.table_events import is_of_table
 
 Guarantee = Literal["exactly_once", "at_least_once"]
-Kind = Literal["retry", "wait", "fenced", "poison", "schema", "fatal"]
+Kind = Literal["retry", "wait", "expired", "fenced", "poison", "schema", "fatal"]
 READ_AGAIN = "start the sink again, and let `ray-canal snapshot start` bring the table's rows"
 Transform = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 
@@ -40,10 +40,12 @@ class SinkError(CanalError):
 
     `kind` says what the runner does. "retry": open the target again after a pause. "wait", of
     `commit` alone: call it again, the target takes what was written later. "poison": find the entry
-    that the target cannot take. "fenced": another runner has the target. "schema": the target's
-    tables do not fit, and the policy does not change them. "fatal": a person is needed. The last
-    three end the runner, unless a "schema" error names its `source_table`, (schema, table), and
-    there is a file of dead letters: then that table alone is set aside.
+    that the target cannot take. "fenced": another runner has the target. "expired": another runner
+    has it, or the target has ended a transaction that was open too long; open it again if the
+    subscription is still this runner's. "schema": the target's tables do not fit, and the policy
+    does not change them. "fatal": a person is needed. "fenced", "schema" and "fatal" end the
+    runner, unless a "schema" error names its `source_table`, (schema, table), and there is a file
+    of dead letters: then that table alone is set aside.
     """
 
     def __init__(self, message: str = "", kind: Kind = "fatal") -> None:

@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 State = Literal["starting", "running", "paused", "waiting", "stopped", "failed"]
 _PAUSE_S = 0.2
+_HEIR_S = 5.0
+"""How long an heir may take from opening the target to subscribing."""
 
 
 Connect = Callable[[], Connector]
@@ -111,7 +113,7 @@ class Runner:
         while not stopped.is_set():
             commits = self.status.commits
             try:
-                self._session(stopped)
+                self._session()
                 break
             except CanalError as error:
                 if self.status.commits > commits:
@@ -137,7 +139,7 @@ class Runner:
         if is_failed:
             raise error
 
-    def _session(self, stopped: threading.Event) -> None:
+    def _session(self) -> None:
         """Open the target, read and write until the end. Raises what goes wrong."""
         config = self._config
         try:
@@ -151,16 +153,35 @@ class Runner:
                     start=config.start,
                 )
                 self.status.state = "running" if self._going.is_set() else "paused"
-                for message in subscriber.messages(config.commit_units, stopped=stopped):
-                    while not self._going.wait(0.2) and not stopped.is_set():
-                        pass
-                    if not self._going.is_set():
-                        break  # it is stopped, and the message comes again
-                    began = time.monotonic()
-                    place = self._take(message, place)
-                    stopped.wait(max(0.0, began + config.commit_interval_s - time.monotonic()))
+                with self._still_subscribed(subscriber):
+                    self._take_all(subscriber, place)
         finally:
             self._sink.close()
+
+    def _take_all(self, subscriber: Connector, place: Cursor | None) -> None:
+        config, stopped = self._config, self._stopped
+        for message in subscriber.messages(config.commit_units, stopped=stopped):
+            while not self._going.wait(0.2) and not stopped.is_set():
+                pass
+            if not self._going.is_set():
+                return  # it is stopped, and the message comes again
+            began = time.monotonic()
+            place = self._take(message, place)
+            stopped.wait(max(0.0, began + config.commit_interval_s - time.monotonic()))
+
+    @contextlib.contextmanager
+    def _still_subscribed(self, subscriber: Connector) -> Iterator[None]:
+        """Ask who has the subscription where the target may have ended a transaction because it was
+        open too long. Raises SubscriberReplaced: another runner has it, and the target; SinkError
+        "retry": nobody else."""
+        try:
+            yield
+        except SinkError as error:
+            if error.kind != "expired":
+                raise
+            self._stopped.wait(_HEIR_S)
+            subscriber.rollback()
+            raise SinkError(str(error), "retry") from None
 
     def _refuse_a_target_set_back(self, place: Cursor | None) -> None:
         """Raises SinkError: the target had more once, which was acked and does not come again."""

@@ -10,6 +10,7 @@ are idempotent within one run, and a crash repeats the last batch.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent import futures
@@ -30,6 +31,7 @@ from ray_canal.views.routed import by_place
 
 _RECONNECT = {"reconnect.backoff.ms": "1000"}
 """Where brokers are away, librdkafka would connect twenty times a second, and log each failure."""
+_TRANSACTION_MS = "transaction.timeout.ms"
 _DEFAULTS = {
     **_RECONNECT,
     "acks": "all",
@@ -38,6 +40,7 @@ _DEFAULTS = {
     "batch.size": "1000000",
     "queue.buffering.max.messages": "1000000",
     "partitioner": "murmur2_random",  # as Java's clients: of messages with keys
+    _TRANSACTION_MS: "60000",
 }
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90}  # 90: PRODUCER_FENCED
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
@@ -68,6 +71,7 @@ class KafkaSink:
         self._connected: KafkaProducer | None = None
         self._partitions: dict[str, int] = {}
         self._in_transaction = self._is_committing = False
+        self._begun_s, self._limit_s = 0.0, math.inf  # of a transaction
         self._due: float | None = None  # when a commit that goes on is too late
 
     def open(self) -> Cursor | None:
@@ -75,6 +79,7 @@ class KafkaSink:
         settings = _of_producer(own)
         if self._config.transactional:
             settings["transactional.id"] = f"canal.{self._name}"
+            self._limit_s = int(settings[_TRANSACTION_MS]) / 1000
         self._partitions.clear()
         with self._translated():
             self._connected = make_producer(settings, self._config.sender)
@@ -123,7 +128,7 @@ class KafkaSink:
             raise SinkError(f"Kafka took not all messages in {self._timeout_s:g} s", "retry")
         failure = producer.take_failure()
         if failure is not None:
-            raise _error(failure)
+            raise self._error(failure)
 
     def _is_committed(self, producer: KafkaProducer, upto: Cursor) -> bool:
         """Return whether all is delivered soon; if not, the call is repeated."""
@@ -172,7 +177,7 @@ class KafkaSink:
             raise SinkError("Kafka: not connected", "retry")
         if self._config.transactional and not self._in_transaction:
             self._connected.begin_transaction()
-            self._in_transaction = True
+            self._in_transaction, self._begun_s = True, _now_s()
         return self._connected
 
     def _check(self, producer: KafkaProducer, topic: str, partition: int) -> None:
@@ -196,7 +201,20 @@ class KafkaSink:
         try:
             yield
         except KafkaException as error:
-            raise _error(self._cause(error.args[0])) from None
+            raise self._error(self._cause(error.args[0])) from None
+
+    def _error(self, error: KafkaError) -> SinkError:
+        """Return what a call failed with. A coordinator that ends a transaction because it was open
+        too long shuts out its producer, as an heir does (KIP-588)."""
+        found = _error(error)
+        open_s = _now_s() - self._begun_s
+        if found.kind != "fenced" or not self._in_transaction or open_s < self._limit_s:
+            return found
+        return SinkError(
+            f"{found}: its transaction was open for {open_s:.0f} s, so the brokers may have ended "
+            f"it ({_TRANSACTION_MS}: {self._limit_s * 1000:.0f})",
+            "expired",
+        )
 
     def _cause(self, error: KafkaError) -> KafkaError:
         """Return why a call failed. A message that the broker refused ends its transaction: calls
@@ -233,6 +251,11 @@ class KafkaSink:
                     f"({cause.str()}); make it with 1 partition and cleanup.policy=compact",
                     _kind(cause),
                 ) from None
+
+
+def _now_s() -> float:
+    """Seconds that go on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _bounds(offsets: Int64s) -> Int64s:

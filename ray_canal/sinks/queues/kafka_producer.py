@@ -7,9 +7,10 @@ system than Linux, a librdkafka that is linked in statically).
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -144,14 +145,19 @@ class MessageProducer:
         producer, self._producer = self._producer, None  # its handle ends with the last reference
         if producer is not None:
             producer.purge()
-            with contextlib.suppress(KafkaException):  # what ended it is known, or told by nobody
+            # what ended it is known, or told by nobody; SystemError: see _call
+            with contextlib.suppress(KafkaException, SystemError):
                 producer.flush(5)
 
     def _call(self, name: str, *arguments: float) -> Any:
+        """Call the producer. (confluent-kafka 2.16 loses the exception that ends a producer for
+        good where a message's callback runs in the same call: a SystemError is left of it.)"""
         try:
             return getattr(self._producer, name)(*arguments)
         except KafkaException as error:
             raise self._explained(error) from None
+        except SystemError:
+            raise self._explained(KafkaException(KafkaError(KafkaError._FATAL))) from None
 
     def _poll(self, seconds: float) -> None:
         self._call("poll", seconds)
@@ -160,10 +166,19 @@ class MessageProducer:
         """The error; after one that ended the producer for good, that one."""
         told: KafkaError = error.args[0]
         if told.code() == KafkaError._FATAL and self._fatal is None:
-            try:
-                self._producer.poll(0)
-            except KafkaException as cause:
-                told = cause.args[0]
+            told = self._cause() or told
         if told.fatal() and self._fatal is None:
             self._fatal = told
         return error if self._fatal is None else KafkaException(self._fatal)
+
+    def _cause(self) -> KafkaError | None:
+        """Return what ended the producer for good, as the first call tells that knows it."""
+        for call in (functools.partial(self._producer.poll, 0), self._producer.begin_transaction):
+            try:
+                call()
+            except KafkaException as error:
+                if error.args[0].fatal():
+                    return cast(KafkaError, error.args[0])
+            except SystemError:
+                pass
+        return None

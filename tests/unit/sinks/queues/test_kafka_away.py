@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -44,8 +45,9 @@ def test_the_cause_is_named_and_not_logged_twenty_times_a_second(
         for message in (said(port, lambda sink: list(sink.check([]))), said(port, KafkaSink.open)):
             assert f"127.0.0.1:{port}" in message
             assert "Connection refused" in message
-    lines = capfd.readouterr().err.count("Connection refused")
-    assert lines < 12 * (time.monotonic() - began_s)
+    refused = re.compile(rf"127\.0\.0\.1:{port}\b.*Connection refused")  # others may log theirs
+    lines = sum(bool(refused.search(line)) for line in capfd.readouterr().err.splitlines())
+    assert 0 < lines < 12 * (time.monotonic() - began_s)
 
 
 @pytest.mark.parametrize(
