@@ -51,6 +51,16 @@ def test_columns_are_renamed_and_filled_as_in_the_source(any_shop: Shop) -> None
             assert shop.columns("t")[:2] == ["id", "w"]
 
 
+def test_a_text_key_of_which_no_character_set_is_known_tells_letters_apart(any_shop: Shop) -> None:
+    """Of a database that is older than what is read of the log."""
+    shop = any_shop
+    shop.server.execute(f"ALTER DATABASE {shop.source} CHARACTER SET utf8 COLLATE utf8_bin")
+    shop.start = shop.server.position()
+    shop.run("CREATE TABLE t (id VARCHAR(20) PRIMARY KEY)", "INSERT INTO t VALUES ('a'),('A')")
+    with shop.destination(), running(shop.mirror()):
+        until(lambda: shop.is_mirrored("t"))
+
+
 def test_columns_that_swap_their_names_stop_the_sink(shop: Shop) -> None:
     shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT, w INT)", "INSERT INTO t VALUES (1,1,2)")
     with shop.destination():

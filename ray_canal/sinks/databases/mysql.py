@@ -27,6 +27,7 @@ from ray_canal.sinks.databases.mysql_rights import Need, missing_rights
 from ray_canal.sinks.databases.mysql_types import (
     KEY_TEXT,
     canonical_type,
+    charset_words,
     has_no_default,
     has_no_empty_label,
     is_since,
@@ -384,12 +385,7 @@ class MySqlDatabase(SqlDatabase):
         charset = column.charset
         if (not column.declared and kind == KEY_TEXT) or not self._knows(charset):
             charset = "utf8mb4"
-        is_text = kind.lower() != "json"  # in MariaDB a text, but without a word on its charset
-        text = ""
-        if is_text and charset and charset != "binary":
-            text = f" CHARACTER SET {charset}"
-            if column.is_key:
-                text += f" COLLATE {self._charsets.get(charset) or f'{charset}_bin'}"
+        text = charset_words(kind, charset, column.is_key, self._charsets)
         return f"{_quoted(column.name)} {kind}{text} {'NOT NULL' if column.is_key else 'NULL'}"
 
     def _knows(self, charset: str) -> bool:

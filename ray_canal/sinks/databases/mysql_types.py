@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -60,6 +61,22 @@ def known_to(version: str, column: ColumnSpec) -> ColumnSpec:
     if known is None or is_since(version, known.mysql, known.mariadb):
         return column
     return column._replace(declared=known.otherwise, charset=known.charset)
+
+
+def charset_words(
+    kind: str, charset: str, is_key: bool, collations: Mapping[str, str | None]
+) -> str:
+    """Return the words on the character set of a column of this type, with a binary collation in a
+    key. `charset`: empty where the log does not tell it, as of a database that is older than what
+    is read; `collations`: that of each character set that takes no space at the end for none."""
+    if not charset and is_key and re.match(r"(var)?char|(tiny|medium|long)?text", kind.lower()):
+        if not collations.get("utf8mb4"):
+            return " BINARY"
+        charset = "utf8mb4"
+    if not charset or charset == "binary" or kind.lower() == "json":
+        return ""  # JSON is a text in MariaDB, but without a word on its charset
+    of_key = f" COLLATE {collations.get(charset) or f'{charset}_bin'}" if is_key else ""
+    return f" CHARACTER SET {charset}{of_key}"
 
 
 def canonical_type(declared: str) -> str:
