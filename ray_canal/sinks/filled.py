@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from ray_canal.client.message import TableChange
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec
-from ray_canal.sinks.port import READ_AGAIN
+from ray_canal.sinks.port import READ_AGAIN, SinkError
 from ray_canal.types import mysql
 
 logger = logging.getLogger(__name__)
@@ -40,16 +40,33 @@ def filled(
     return value
 
 
-def untold_key(name: str, missing: Sequence[ColumnSpec]) -> str:
-    """Return what to do where a target's table gets columns of the primary key that would be NULL
-    in rows that are there, so that none of these could be found again; empty: all are known."""
-    names = ", ".join(column.name for column in missing if column.is_key and column.fill is None)
-    if not names:
-        return ""
-    return (
-        f"{name} lacks {names} of the primary key, and the log does not tell what rows that are "
-        f"there have in it: drop {name} in the target, {READ_AGAIN}"
-    )
+def kept_key(
+    columns: Sequence[ColumnSpec], change: TableChange, there: Collection[str]
+) -> list[ColumnSpec]:
+    """Return columns of the primary key that a statement has added, and that the target has from
+    before (`there`), with values of a column that is gone: it was dropped by the same statement, or
+    by one that the target did not follow."""
+    known, remade = {each.lower() for each in there}, {each.lower() for each in change.remade}
+    added = {each.lower() for each in change.added} & known
+    return [
+        column._replace(fill=None)
+        for column in columns
+        if column.name.lower() in added and (column.fill is None or column.name.lower() in remade)
+    ]
+
+
+def refuse_untold_key(
+    name: object, columns: Sequence[ColumnSpec], has_rows: Callable[[], bool]
+) -> None:
+    """Raises SinkError: these are columns of the primary key whose values in rows that are there
+    are not known, so that none of these could be found again."""
+    names = ", ".join(column.name for column in columns if column.is_key and column.fill is None)
+    if names and has_rows():
+        raise SinkError(
+            f"{name} lacks {names} of the primary key, and the log does not tell what rows that "
+            f"are there have in it: drop {name} in the target, {READ_AGAIN}",
+            "schema",
+        )
 
 
 def constant(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> pa.Scalar | None:

@@ -16,7 +16,7 @@ from ray_canal.config.sink import TablePolicy
 from ray_canal.model.table_event import ERASE, RENAME, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec, column_specs
-from ray_canal.sinks.filled import filled, untold_key
+from ray_canal.sinks.filled import filled, kept_key, refuse_untold_key
 from ray_canal.sinks.port import READ_AGAIN, Changed, Rows, SinkError, advising, naming
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
 
@@ -226,8 +226,7 @@ class SchemaFollower:
                 "rename or add columns in the target, then start again",
                 "schema",
             )
-        if (text := untold_key(str(name), missing)) and self._tables.has_rows(name):
-            raise SinkError(text, "schema")
+        refuse_untold_key(name, missing, lambda: self._tables.has_rows(name))
         self._begin()
         self._tables.add(name, missing)
 
@@ -352,6 +351,8 @@ class SchemaFollower:
             for column in column_specs(change.arrow_schema, meta, key)
         ]
         found = self._prepared(name, change)
+        if found is not None and (kept := kept_key(columns, change, found.columns)):
+            refuse_untold_key(name, kept, lambda: self._tables.has_rows(name))
         if change.is_new and found is not None:
             is_another = is_known and not _can_become(found, columns, key)
             if is_another or self._tables.has_rows(name):

@@ -129,6 +129,29 @@ def test_a_key_whose_values_in_rows_that_are_there_are_not_known_is_refused(
     assert found.columns == ("id", "v0", "row_end")
 
 
+@pytest.mark.parametrize("policy", ["add", "evolve"])
+def test_a_key_that_has_values_of_a_column_that_is_gone_is_refused(
+    policy: str, database: DuckDatabase
+) -> None:
+    """ALTER TABLE t DROP id, ADD id INT AUTO_INCREMENT PRIMARY KEY, or by one statement each: rows
+    stayed under their old ids. The target does not drop `id` with the first one."""
+    shop = follower(database, schema_change=policy)
+    shop.follow([altered("t", is_new=True)])
+    fill(database, "t", 7)
+    step = changed({"v0": "int"}, added=("id",), filled=(("id", None),))
+    assert step.meta is not None
+    keyless = tuple(replace(c, is_key=False) for c in step.meta.columns[1:])
+    meta = replace(step.meta, columns=keyless)
+    dropped = Changed(replace(step.change, added=(), arrow_schema=arrow_schema(meta)), meta, 99)
+    remade = changed({"v0": "int"}, added=("id",), remade=("id",), filled=(("id", "0"),))
+    shop.follow([dropped])
+    for refused in (step, remade) if policy == "add" else (step,):
+        with pytest.raises(SinkError, match=r"s\.t lacks id of .*drop s\.t"):
+            shop.follow([refused])
+    database.empty(NAME)
+    shop.follow([step])
+
+
 def test_names_that_both_are_there_are_refused(database: DuckDatabase) -> None:
     shop = follower(database)
     shop.follow([altered("t", "int int", is_new=True)])
