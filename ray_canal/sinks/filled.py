@@ -99,6 +99,8 @@ def _value(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> object:
     if types.is_decimal(kind):
         return _rounded(text, kind.scale)
     if types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None):
+        if len(text.partition(".")[2].rstrip("0")) > column.fraction:
+            raise ValueError(text)  # MySQL rounds it, MariaDB does not
         return pa.scalar(text).cast(kind)
     if types.is_duration(kind):
         return _span(text, column)

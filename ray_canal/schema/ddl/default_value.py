@@ -103,6 +103,8 @@ def implicit_value(column: ColumnMeta) -> Constant | None:
         return column.labels[0]
     if column.mysql_type in _OF_MARIADB:
         return _OF_MARIADB[column.mysql_type]
+    if column.type_code in (mysql.TIME, mysql.TIME2):
+        return "00:00:00"
     if column.type_code in _ZERO:
         return "0"
     return "" if column.type_code in _EMPTY else None

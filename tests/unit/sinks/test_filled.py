@@ -28,6 +28,8 @@ from ray_canal.views.arrow import arrow_schema
         ("set('a')", "", []), ("binary(4)", "ab", b"ab\0\0"), ("varbinary(4)", b"\xff", b"\xff"),
         ("date", "2020-01-31", dt.date(2020, 1, 31)), ("date", "0000-00-00", None),
         ("datetime(3)", "2020-01-31 01:02:03.5", dt.datetime(2020, 1, 31, 1, 2, 3, 500000)),
+        ("datetime(3)", "2020-01-31 01:02:03.9999", None),
+        ("datetime", "2020-01-31 00:00:00.5", None),
         ("timestamp", "2020-01-31", None), ("time(3)", "01:02:03.5", dt.timedelta(seconds=3723.5)),
         ("time", "-838:59:59", -dt.timedelta(hours=838, minutes=59, seconds=59)),
         ("time", "01:02:03.5", None), ("time", "10", None),

@@ -41,7 +41,8 @@ def test_a_backslash_is_itself_where_the_mode_says_so() -> None:
     [
         ("int", "0"), ("decimal(9,2)", "0"), ("bit(3)", "0"), ("year", "0"), ("varchar(9)", ""),
         ("text", ""), ("varbinary(9)", ""), ("enum('b','a')", "b"), ("set('b')", ""),
-        ("date", None), ("timestamp", None), ("json", None), ("point", None),
+        ("time(3)", "00:00:00"), ("date", None), ("timestamp", None), ("json", None),
+        ("point", None),
     ],
 )  # fmt: skip
 def test_a_column_that_takes_no_null_has_a_value_without_a_default(
