@@ -32,6 +32,7 @@ from ray_canal.sinks.lakes.file_shares import ONE_WRITER, Writers
 from ray_canal.sinks.lakes.lake_types import (
     SOURCE_PROPERTY,
     as_logged,
+    as_named,
     fitting,
     lake_field,
     lake_table,
@@ -248,7 +249,7 @@ class DeltaFile:
             if self._table is None:
                 self._table = self._make(rows.schema)
             log = self.schema
-            rows = as_logged(rows, log, self._uri)
+            rows = as_logged(as_named(rows, log), log, self._uri)
             found = [log, rows.schema]
             self._note_ends(pa.unify_schemas(found, promote_options="permissive"))
             self._write(rows, upto, schema_mode="merge")

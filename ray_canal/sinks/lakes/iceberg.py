@@ -39,6 +39,7 @@ from ray_canal.sinks.lakes.iceberg_files import filled_files, write_files
 from ray_canal.sinks.lakes.lake_types import (
     SOURCE_PROPERTY,
     as_logged,
+    as_named,
     fitting,
     lake_fills,
     lake_table,
@@ -137,6 +138,7 @@ class IcebergLake:
         table = self._known(name)
         with _translated(str(name)):
             known = schema_to_pyarrow(table.schema(), include_field_ids=False)
+            rows = as_named(rows, known)
             if not _has_all(known, rows.schema):
                 with table.update_schema() as update:
                     update.union_by_name(rows.schema)

@@ -128,6 +128,27 @@ def fitting(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
     return pa.table(columns)
 
 
+def as_named(rows: pa.Table, log: pa.Schema) -> pa.Table:
+    """Return changes whose columns have, in both images, the letters that their log has for them:
+    at the source, names that differ in the case of letters alone are one."""
+    for at, image in enumerate(rows.schema):
+        if not pa.types.is_struct(image.type) or image.name not in log.names:
+            continue
+        held = [field.name for field in log.field(image.name).type]
+        alike = {name.lower(): name for name in held}
+        fields = [
+            f if f.name in held else f.with_name(alike.get(f.name.lower(), f.name))
+            for f in image.type
+        ]
+        if fields != list(image.type):
+            chunks = [
+                pa.StructArray.from_arrays(chunk.flatten(), fields=fields, mask=chunk.is_null())
+                for chunk in rows[at].chunks
+            ]
+            rows = rows.set_column(at, image.name, pa.chunked_array(chunks, pa.struct(fields)))
+    return rows
+
+
 def as_logged(rows: pa.Table, log: pa.Schema, name: str) -> pa.Table:
     """Return changes with the types that the columns of both images have in their log: writers of
     lakes round values, or try indefinitely. Raises SinkError: one does not fit such a column."""
