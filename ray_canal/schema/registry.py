@@ -215,12 +215,17 @@ class SchemaRegistry:
         return list(dict.fromkeys([*there, *(name for name in self._seen if name[0] == schema)]))
 
     def exists_at(self, name: Name, place: HistoryPlace) -> bool | None:
-        """Return whether there is a table of a name at a place; None: not known."""
+        """Return whether there is a table of a name at a place; None: not known. One that had rows
+        is there until the history has a statement that took it away."""
         history, name = self._history, self.names.pair(name)
         if history is None:
             return None
-        is_there = history.tracked(name, place) is not None
-        return is_there if is_there or history.would_know(name, place) else None
+        if history.tracked(name, place) is not None:
+            return True
+        if history.would_know(name, place):
+            return False
+        self.has_asked_rows = True
+        return True if name in self._seen else None
 
     def known_at(self, name: Name, place: HistoryPlace) -> TableMeta | None:
         """A table's columns at a place, for who shows no rows of it; None: they are not known."""

@@ -94,17 +94,19 @@ def _drop(words: Words, event: QueryEvent, before: TablesBefore) -> list[TableEf
     kind = words.take_any("TABLE", "TABLES", "SEQUENCE")
     if not kind:
         return []  # a temporary table, a view …
-    words.take("IF", "EXISTS")
+    maybe = words.take("IF", "EXISTS")
     dropped = [words.name(event.schema)]
     while words.take(","):
         dropped.append(words.name(event.schema))
-    if kind == "SEQUENCE":  # IF EXISTS passes by a table of that name
-        dropped = [name for name in dropped if _may_be_sequence(before.meta(name))]
+    if kind == "SEQUENCE":
+        dropped = [name for name in dropped if _is_sequence(before.meta(name), not maybe)]
     return [TableEffect(ERASE, *name) for name in dropped]
 
 
-def _may_be_sequence(meta: TableMeta | None) -> bool:
-    return meta is None or has_columns_of_sequence(meta.columns)
+def _is_sequence(meta: TableMeta | None, otherwise: bool) -> bool:
+    """Tell if what DROP SEQUENCE names is one: with IF EXISTS, it passes by a table. `otherwise`:
+    the answer where it is not known."""
+    return otherwise if meta is None else has_columns_of_sequence(meta.columns)
 
 
 def _create(words: Words, event: QueryEvent, session: StatementSession) -> list[TableEffect]:

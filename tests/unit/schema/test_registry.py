@@ -13,9 +13,11 @@ from ray_canal.errors import ConnectionLost, TableMetaMismatch
 from ray_canal.kernels.base import codes
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.create_table import parse_tables
+from ray_canal.schema.history import place_of
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.types import mysql
 from ray_canal.types.registry import storage_code
+from tests.unit.schema.ddl_log import FILE, Log
 
 SQL = "CREATE TABLE shop.item (id int(11), flag tinyint(1), name varchar(20) CHARACTER SET gbk)"
 BARE = TableMap(
@@ -53,6 +55,18 @@ def test_row_metadata_needs_nothing_else() -> None:
     assert type_texts(meta) == ["int", "tinyint", "varchar(20)"]
     assert meta.columns[0].is_key
     assert meta.columns[2].charset == "gbk"
+
+
+def test_a_table_is_there_that_had_rows_until_a_statement_took_it_away() -> None:
+    """So a RENAME TABLE IF EXISTS … TO item, before the catalog's snapshot, did nothing."""
+    log = Log()
+    schemas = SchemaRegistry(history=log.history)
+    name, place = ("shop", "item"), place_of(FILE, 300)
+    assert schemas.exists_at(name, place) is None
+    schemas.resolve(NAMED)
+    assert schemas.exists_at(name, place) is True
+    log.run("drop table shop.item", "create table shop.other (a int)")
+    assert [schemas.exists_at(("shop", each), place) for each in ("item", "other")] == [False, True]
 
 
 @pytest.mark.parametrize("source", ["text", "catalog"])
