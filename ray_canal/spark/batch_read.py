@@ -205,8 +205,10 @@ def log_schema(
     found: list[pa.RecordBatch] = []
     for batches in messages:
         for batch in batches:
-            if not any(batch.schema.equals(each.schema, check_metadata=True) for each in found):
-                found.append(pa.RecordBatch.from_pylist([], batch.schema))
+            # A version that comes back is the newest again.
+            schema = batch.schema
+            found = [f for f in found if not f.schema.equals(schema, check_metadata=True)]
+            found.append(pa.RecordBatch.from_pylist([], schema))
     if not found:
         raise ConfigError(
             f"the log of {options.destination} holds no change of {options.table}, so its columns "

@@ -228,9 +228,10 @@ def common_schema(group: list[pa.RecordBatch]) -> pa.Schema:
     """The schema in which Spark reads the batches of one table."""
     schemas = [readable_schema(batch.schema) for batch in group]
     schema = reduce(_merged_schema, schemas)
-    # Of a table whose columns are not known (it was dropped), the key is not, either.
-    keyed = [s.metadata for s in schemas if (s.metadata or {}).get(b"canal.key", b"[]") != b"[]"]
-    return schema.with_metadata(keyed[-1] if keyed else schema.metadata)
+    # Of a table whose columns are not known (it was dropped), the key is not, either; but one whose
+    # newest rows have no key has none.
+    of_rows = [batch.schema.metadata for batch in group if not has_notes(batch)]
+    return schema.with_metadata(of_rows[-1] if of_rows else schema.metadata)
 
 
 def _merged_schema(first: pa.Schema, second: pa.Schema) -> pa.Schema:

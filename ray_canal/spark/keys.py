@@ -6,12 +6,15 @@ A change of the key from one to another is in one part with both, and so are all
 from __future__ import annotations
 
 import json
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.model.arrays import Int64s
+from ray_canal.spark.schema import merged_type, readable_array, readable_type
+from ray_canal.views.mysql_texts import fraction_digits
 
 
 def key_of(schema: pa.Schema) -> tuple[str, ...]:
@@ -57,7 +60,8 @@ def _numbered(batches: list[pa.RecordBatch], key: tuple[str, ...]) -> tuple[Int6
         after = [_values(batch.column("after"), name) for batch in batches]
         values = _chunked(
             [pc.coalesce(b, a) for b, a in zip(before, after, strict=True)]
-            + [pc.coalesce(a, b) for b, a in zip(before, after, strict=True)]
+            + [pc.coalesce(a, b) for b, a in zip(before, after, strict=True)],
+            2 * [fraction_digits(b.schema.field("after").type.field(name)) for b in batches],
         )
         encoded = values.dictionary_encode().combine_chunks()
         column: Int64s = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -72,11 +76,15 @@ def _values(image: pa.StructArray, name: str) -> pa.Array:
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
-def _chunked(arrays: list[pa.Array]) -> pa.ChunkedArray:
-    """Return arrays as one. Two versions of a table may differ in a key column's type: then its
-    text counts."""
+def _chunked(arrays: list[pa.Array], digits: list[int | None]) -> pa.ChunkedArray:
+    """Return arrays as one, whose equal values are equal keys. Two versions of a table may differ
+    in a key column's type: then values count as Spark shows both. `digits`: declared fractional
+    digits of times."""
     if any(array.type != arrays[0].type for array in arrays):
-        arrays = [array.cast(pa.string()) for array in arrays]
+        shown = reduce(merged_type, [readable_type(array.type) for array in arrays])
+        arrays = [readable_array(a, shown, n) for a, n in zip(arrays, digits, strict=True)]
+    if pa.types.is_list(arrays[0].type):  # a SET, whose members have one order
+        arrays = [readable_array(array, pa.string()) for array in arrays]
     return pa.chunked_array(arrays)
 
 

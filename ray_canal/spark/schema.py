@@ -185,8 +185,8 @@ def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
     """One type for both: two versions of a table that meet in one batch.
 
     Structs get the fields of both, in the order and letters of the newer (second) one; numbers
-    widen; what has nothing in common becomes text, with bytes bytes. Both must come from
-    `readable_type`.
+    widen; a DATE that meets a DATETIME is one; what has nothing in common becomes text, with bytes
+    bytes. Both must come from `readable_type`.
     """
     if first.equals(second, check_metadata=True):
         return first
@@ -206,6 +206,8 @@ def merged_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
         return pa.binary()
     if kind.is_decimal(first) or kind.is_decimal(second):
         return _merged_decimal(first, second)
+    if {first, second} == {pa.date32(), pa.timestamp("us")}:
+        return pa.timestamp("us")
     try:
         merged = pa.unify_schemas(
             [pa.schema([("c", first)]), pa.schema([("c", second)])], promote_options="permissive"
@@ -221,7 +223,8 @@ def _merged_field(older: pa.Field, newer: pa.Field) -> pa.Field:
     merged = merged_type(older.type, newer.type)
     notes = None
     if kind.is_timestamp(merged) or kind.is_duration(merged):
-        known = [n for n in map(fraction_digits, (older, newer)) if n is not None]
+        digits = [0 if kind.is_date(f.type) else fraction_digits(f) for f in (older, newer)]
+        known = [n for n in digits if n is not None]
         notes = fraction_notes(max(known) if len(known) == 2 else None)
     return pa.field(newer.name, merged, metadata=notes)
 

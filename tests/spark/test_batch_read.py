@@ -28,6 +28,7 @@ from ray_canal.spark import batch_read
 from ray_canal.spark.batch_read import BatchReads, log_batches, log_schema, pruned
 from ray_canal.spark.chunks import MemoryFile
 from ray_canal.spark.frames import to_frames
+from ray_canal.spark.keys import key_of
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import readable_schema
 from ray_canal.spark.stream_schema import table_filter
@@ -262,6 +263,16 @@ def test_options_that_do_not_go_together() -> None:
         ReadOptions.of({"table": TABLE})
     with pytest.raises(ConfigError, match="a DataFrame has one table"):
         ReadOptions.of({"path": "x"})
+
+
+def test_a_version_that_comes_back_is_the_newest() -> None:
+    """An ALTER TABLE that is taken back: frames carry the key that counts at the log's end."""
+    first, last = inserts(1, 2), inserts(5, 1, position=3000)
+    other = inserts(3, 1, position=2000)
+    other = other.replace_schema_metadata({**other.schema.metadata, b"canal.key": b'["name"]'})
+    options = ReadOptions.of({"table": "shop.item", "destination": "d"})
+    assert key_of(log_schema([[first, other]], options)) == ("name",)
+    assert key_of(log_schema([[first], [other, last]], options)) == ("id",)
 
 
 def test_columns_of_a_part_are_those_of_its_rows(truth: Any) -> None:

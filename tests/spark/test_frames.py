@@ -11,7 +11,8 @@ import pytest
 
 from ray_canal.errors import CanalError
 from ray_canal.spark import chunks, row_transfer
-from ray_canal.spark.frames import to_frames
+from ray_canal.spark.frames import common_schema, to_frames
+from ray_canal.spark.keys import key_of
 from ray_canal.spark.row_transfer import Way
 from ray_canal.views.row_places import table_name
 from tests.spark.conftest import ITEM, change_batch, inserts
@@ -101,6 +102,19 @@ def test_another_way_is_tried_when_the_cluster_has_grown(monkeypatch) -> None:
 def test_foreign_batch_is_refused() -> None:
     with pytest.raises(CanalError, match="no metadata"):
         table_name(pa.record_batch({"a": [1]}))
+
+
+def test_a_key_that_was_dropped_is_not_that_of_the_frame() -> None:
+    """Rows that it would not tell apart were one row in `latest` and `scd2`."""
+    keyed, dropped = inserts(0, 2), inserts(0, 2, position=2000)
+    dropped = dropped.replace_schema_metadata({**dropped.schema.metadata, b"canal.key": b"[]"})
+    assert key_of(common_schema([keyed, dropped])) == ()
+    assert key_of(common_schema([dropped, keyed])) == ("id",)
+    unknown = change_batch([("TRUNCATE", None, None)], pa.struct([]), position=3000)
+    noted = unknown.append_column("sql", pa.nulls(1, pa.string()))
+    noted = noted.replace_schema_metadata({b"canal.key": b"[]"})
+    assert key_of(common_schema([keyed, noted])) == ("id",)
+    assert key_of(common_schema([dropped, noted])) == ()
 
 
 def test_key_travels_with_the_frame(spark) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from ray_canal.spark.keys import by_key, key_of
+from ray_canal.spark.schema import readable_array
 from tests.spark.conftest import ITEM, change_batch, inserts
 
 PAIR = pa.struct([("shop", pa.string()), ("id", pa.uint64()), ("n", pa.int32())])
@@ -62,6 +66,31 @@ def test_versions_of_a_key_column_compare() -> None:
     for part in by_key([older, newer], ("id",), 3):
         first, second = (batch.to_pylist() for batch in part)
         assert [str(row["after"]["id"]) for row in first] == [row["before"]["id"] for row in second]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "values"),
+    [
+        (pa.decimal128(5, 2), pa.decimal128(9, 4), [Decimal(n) / 2 for n in range(8)]),
+        (pa.date32(), pa.timestamp("us"), [dt.datetime(2026, 1, n + 1) for n in range(8)]),
+        (pa.binary(), pa.string(), [bytes([n + 65]) for n in range(8)]),
+        (pa.string(), pa.binary(), ["ÿ", *"abcdefg"]),
+        (pa.list_(pa.string()), pa.list_(pa.string()), [["a"] * n for n in range(8)]),
+        (pa.list_(pa.string()), pa.string(), [["a"] * n for n in range(8)]),
+    ],
+)
+def test_a_key_column_of_any_type(older: pa.DataType, newer: pa.DataType, values: list) -> None:
+    """Also of two types in one batch: a key's changes are in one part."""
+    batches = []
+    for number, given in enumerate((older, newer)):
+        shown = values if not number else readable_array(pa.array(values, older), given).to_pylist()
+        rows = [("INSERT", None, {"id": value, "n": n}) for n, value in enumerate(shown)]
+        batches.append(change_batch(rows, pa.struct([("id", given), ("n", pa.int32())])))
+    parts = by_key(batches, ("id",), 3)
+    assert len(parts) > 1
+    for part in parts:
+        first, second = ([row["after"]["n"] for row in batch.to_pylist()] for batch in part)
+        assert first == second
 
 
 def test_one_part_without_a_key_or_for_a_whole_table() -> None:

@@ -149,6 +149,8 @@ def test_missing_struct_field_is_null() -> None:
         (pa.decimal128(10, 2), pa.float32(), pa.float64()),
         (pa.binary(), pa.int32(), pa.binary()),
         (pa.date32(), pa.decimal128(10, 2), pa.string()),
+        (pa.date32(), pa.timestamp("us"), pa.timestamp("us")),
+        (pa.timestamp("us"), pa.date32(), pa.timestamp("us")),
         (
             pa.struct([("a", pa.int32()), ("b", pa.string())]),
             pa.struct([("c", pa.date32()), ("a", pa.int64())]),
