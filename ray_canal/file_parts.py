@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ray_canal.binlog.absent_columns import metas_lacking_columns
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.decode import decode
 from ray_canal.config import InstanceConfig
@@ -35,6 +36,8 @@ from ray_canal.schema.event_parser import EventParser
 from ray_canal.source.binlog_files import list_binlogs
 from ray_canal.source.file_ranges import FileRange, FileRanges, range_chunks, ranges_of
 from ray_canal.views.arrow import arrow_schema
+from ray_canal.views.presence import PRESENT
+from ray_canal.views.row_places import table_name
 
 PART_BYTES = 32 << 20
 """About so many bytes of binlog are in a part, if nobody says otherwise."""
@@ -57,9 +60,9 @@ class FilePart:
         yield from batches_of(decoded, self.tables, self.json_diff)
 
     def schemas(self, table: str) -> list[pa.Schema]:
-        """The columns of a table's (`schema.table`) versions that have rows in the part; of its
-        first rows, with those that tell which columns the images have. Few rows are decoded.
-        Raises DecodeError kinds."""
+        """The columns of a table's (`schema.table`) versions that have rows in the part, the newest
+        last; before them those of rows whose images lack columns, which tell so. Few rows are
+        decoded. Raises DecodeError kinds."""
         parser: EventParser = pickle.loads(self.parser)
         found: dict[TableMeta, pa.Schema] = {}
         images: list[pa.Schema] = []
@@ -69,11 +72,21 @@ class FilePart:
                 raise parsed.failure
             metas = [each.meta for each in parsed.tables]
             metas = [meta for meta in metas if f"{meta.schema}.{meta.table}" == table]
-            if metas and not images:
+            lacking = [meta for meta in metas_lacking_columns(raw, parsed) if meta in metas]
+            if metas and (not images or not all(_is_told(meta, images) for meta in lacking)):
                 shown = batches_of([decode(raw, parsed)], self.tables, False)
-                images = [batch.schema for batches in shown for batch in batches]
-            found.update({meta: arrow_schema(meta) for meta in metas if meta not in found})
+                rows = (batch for batches in shown for batch in batches)
+                new = [batch.schema for batch in rows if table_name(batch) == table]
+                images += [schema for schema in new if schema not in images]
+            for meta in metas:
+                found[meta] = found.pop(meta, None) or arrow_schema(meta)
         return [*images, *found.values()]
+
+
+def _is_told(meta: TableMeta, images: Sequence[pa.Schema]) -> bool:
+    """Return whether a schema tells which columns the images of this table version have."""
+    row = arrow_schema(meta).field("after").type
+    return any(PRESENT[0] in each.names and each.field("after").type == row for each in images)
 
 
 def plan_parts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from ray_canal.errors import ConfigError, CorruptEvent
 from ray_canal.file_parts import FilePart, plan_parts
 from ray_canal.offline import decode_files
 from tests.unit.source.test_files import binlog, event, xid
+
+GOLDEN = Path(__file__).parents[1] / "golden/data"
 
 
 def rows(batches: list[pa.RecordBatch]) -> list[tuple[str, str, dict[str, object]]]:
@@ -122,3 +125,23 @@ def test_one_path_is_a_file_and_no_list_of_letters() -> None:
         assert [row for batch in decode_files(found) for row in batch.to_pylist()] == expected
         (part,) = plan_parts(found)
         assert part.range.path == str(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["mysql97/mysql_dml", "mysql56/mysql56_dml", "mariadb1011/maria_dml"]
+)
+def test_columns_of_a_part_tell_which_images_lack_some(name: str) -> None:
+    """Of chunks behind the first one, too: without it, absent columns were read as NULL."""
+    path = GOLDEN / f"{name}.binlog"
+    known = GOLDEN / f"{name}.schema.sql"
+    (part,) = plan_parts([path], schema_sql=known if known.exists() else None)
+    config = part.config.model_copy(update={"chunk_bytes": 1})  # a chunk for each transaction
+    part = replace(part, config=config)
+    batches = [batch for batches in part.batches() for batch in batches]
+    partial = [batch.schema for batch in batches if "before_present" in batch.schema.names]
+    assert partial
+    for schema in partial:
+        notes = schema.metadata
+        table = f"{notes[b'canal.schema'].decode()}.{notes[b'canal.table'].decode()}"
+        told = [s for s in part.schemas(table) if "before_present" in s.names]
+        assert any(s.field("before_present") == schema.field("before_present") for s in told)
