@@ -198,11 +198,11 @@ class EventStore:
 
     def take_over(self, other: EventStore, client_id: int, terms: Terms) -> bool:
         """Let a subscriber of another log of the same source continue in this one; return False if
-        it has batches outstanding, or needs what this log does not have."""
-        position = other.position_of(client_id)
-        key = self.order.key
+        it has batches outstanding, needs what is not here, or would be sent away at once."""
+        position, key = other.position_of(client_id), self.order.key
         covered = self.covers(position) and key(position) <= key(self.last_position)
-        if other.batch_ids(client_id) or not covered:
+        stays = terms.policy != "detach" or terms.may_spill or not self._spilling.reaches(position)
+        if other.batch_ids(client_id) or not covered or not stays:
             return False
         if terms.transactions and not self.has_room(0):
             return False  # the rest of its transaction might never fit

@@ -9,6 +9,7 @@ from ray_canal.log.ring import Ring, Slot, index_bytes_max
 from ray_canal.log.subscriber import Subscriber
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload
+from ray_canal.model.position import EntryPosition
 
 _RESTORED_MAX = 16
 """Chunks that are kept after they were read back from disk; a get needs two at most."""
@@ -94,6 +95,15 @@ class Spilling:
             return []
         found = [client_id for client_id, first in places.items() if first < slot.end]
         return found + [s.client_id for s in needing if s.terms.policy == "detach"]
+
+    def reaches(self, position: EntryPosition) -> bool:
+        """Return whether what comes after a position is on disk, or goes there next: who may not
+        read it there would keep that chunk from going."""
+        if not self._ring.disk_bytes:
+            return False
+        oldest, key = self._ring.first_in_memory(), self._ring.order.key
+        end = self._ring.put_sequence if oldest is None else oldest.end
+        return key(position) < key(self._ring.position_before(end))
 
     def held_by(
         self, subscribers: Collection[Subscriber], places: Mapping[int, int]

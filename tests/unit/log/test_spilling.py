@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ray_canal.config import StoreConfig
 from ray_canal.filter import TableFilter
 from ray_canal.log.event_store import EventStore
@@ -10,6 +12,7 @@ from ray_canal.log.spilling import _RESTORED_MAX, Spilling
 from ray_canal.log.subscriber import Subscriber, Terms
 from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.subscription import Policy
 from tests.unit.log.made_log import MadeLog, info_of
 
 START = EntryPosition("binlog.000001")
@@ -53,6 +56,23 @@ def test_a_segment_that_nobody_needs_is_dropped_once() -> None:
         store.ack(1, batch.id)
     assert store.take_dropped() == list(disk)
     assert store.take_dropped() == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "transactions", "at_start"),
+    [("detach", False, False), ("detach", True, True), ("spill", False, True),
+     ("block", False, True)],
+)  # fmt: skip
+def test_who_may_not_read_from_disk_comes_back_behind_what_goes_there(
+    policy: Policy, transactions: bool, at_start: bool
+) -> None:
+    """It kept the next chunk from going to disk, and was sent away again with each message."""
+    store, _ = spilled_store()
+    terms = Terms(TableFilter(r".*\..*"), policy, transactions)
+    for client_id, position, comes_back in ((2, START, at_start), (3, store.last_position, True)):
+        own = EventStore(StoreConfig(), START)
+        own.subscribe(client_id, terms, position)
+        assert store.take_over(own, client_id, terms) == comes_back
 
 
 def is_waiting(subscriber: Subscriber) -> bool:
