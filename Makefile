@@ -137,6 +137,7 @@ soak-console: setup servers
 soak-sinks: setup servers
 	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py tests/integration/test_rabbitmq.py \
 		tests/integration/test_rabbitmq_streams.py tests/integration/test_kafka_kills.py \
+		tests/integration/test_kafka_change_events.py tests/integration/test_kafka_timeouts.py \
 		tests/integration/test_random_mirror.py tests/integration/test_parallel_senders.py \
 		tests/integration/test_rocketmq.py $(PYTEST_ARGS)
 

@@ -44,6 +44,12 @@ def sender(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+senders = pytest.mark.parametrize(
+    "sender", ["batch", pytest.param("message", marks=pytest.mark.soak)]
+)
+"""In place of the fixture, where a test takes long: the fallback is a soak."""
+
+
 def kafka(
     address: str,
     topic: str,

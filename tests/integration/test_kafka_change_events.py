@@ -13,7 +13,7 @@ from ray_canal.demo import binlog_files
 from ray_canal.offline import decode_debezium
 from ray_canal.views.debezium import DebeziumOptions
 from tests.in_process_sink import runner_of
-from tests.integration.test_kafka import PARTITIONS, Crashing, kafka, made, messages
+from tests.integration.test_kafka import PARTITIONS, Crashing, kafka, made, messages, senders
 from tests.schema_registry import Registry
 
 
@@ -69,7 +69,7 @@ def test_change_events_go_by_key_with_tombstones(
     each_is_there_once_in_order(mock_kafka, prefix)
 
 
-@pytest.mark.parametrize("sender", ["batch", "message"])
+@senders
 def test_over_crashes_each_is_there_once(broker: str, demo_log: None, sender: str) -> None:
     prefix = f"canal-test-{uuid.uuid4().hex}"
     for topic in expected_events(prefix):

@@ -17,6 +17,7 @@ from tests.integration.test_kafka import (
     kafka,
     made,
     sender,
+    senders,
     shown,
 )
 from tests.sink_runs import killed, random_steps, without_repeats
@@ -40,6 +41,7 @@ def run_killed(
     each_is_there_once(address, topic)
 
 
+@senders
 def test_killed_at_every_step_each_message_is_there_once(
     broker: str, tmp_path: Path, sender: str
 ) -> None:
