@@ -72,8 +72,10 @@ class FilePart:
                 raise parsed.failure
             metas = [each.meta for each in parsed.tables]
             metas = [meta for meta in metas if f"{meta.schema}.{meta.table}" == table]
-            lacking = [meta for meta in metas_lacking_columns(raw, parsed) if meta in metas]
-            if metas and (not images or not all(_is_told(meta, images) for meta in lacking)):
+            if not metas:
+                continue
+            lacking = metas_lacking_columns(raw, parsed) if images else []
+            if not images or not all(_is_told(meta, images) for meta in lacking if meta in metas):
                 shown = batches_of([decode(raw, parsed)], self.tables, False)
                 rows = (batch for batches in shown for batch in batches)
                 new = [batch.schema for batch in rows if table_name(batch) == table]

@@ -201,8 +201,7 @@ class EventStore:
         it has batches outstanding, needs what is not here, or would be sent away at once."""
         position, key = other.position_of(client_id), self.order.key
         covered = self.covers(position) and key(position) <= key(self.last_position)
-        stays = terms.policy != "detach" or terms.may_spill or not self._spilling.reaches(position)
-        if other.batch_ids(client_id) or not covered or not stays:
+        if other.batch_ids(client_id) or not covered or self._spilling.rejects(position, terms):
             return False
         if terms.transactions and not self.has_room(0):
             return False  # the rest of its transaction might never fit

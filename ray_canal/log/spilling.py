@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
 from ray_canal.log.ring import Ring, Slot, index_bytes_max
-from ray_canal.log.subscriber import Subscriber
+from ray_canal.log.subscriber import Subscriber, Terms
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
@@ -96,10 +96,10 @@ class Spilling:
         found = [client_id for client_id, first in places.items() if first < slot.end]
         return found + [s.client_id for s in needing if s.terms.policy == "detach"]
 
-    def reaches(self, position: EntryPosition) -> bool:
-        """Return whether what comes after a position is on disk, or goes there next: who may not
-        read it there would keep that chunk from going."""
-        if not self._ring.disk_bytes:
+    def rejects(self, position: EntryPosition, terms: Terms) -> bool:
+        """Return whether a subscriber that comes at a position would be `detachable` at once: what
+        follows is on disk, or goes there next, and it may not read it there."""
+        if terms.policy != "detach" or terms.may_spill or not self._ring.disk_bytes:
             return False
         oldest, key = self._ring.first_in_memory(), self._ring.order.key
         end = self._ring.put_sequence if oldest is None else oldest.end

@@ -218,7 +218,7 @@ def _table_of(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> Snaps
             f"the columns of {schema}.{table} cannot be seen; run: GRANT SELECT ON "
             f"`{schema}`.`{table}` TO the user of this source"
         )
-    if is_sequence(state):
+    if is_sequence(state.columns):
         return None
     indexes = now.indexes(schema, table)
     index, key, keyless = _key(catalog, indexes, state.meta)

@@ -205,8 +205,10 @@ def log_schema(
     found: list[pa.RecordBatch] = []
     for batches in messages:
         for batch in batches:
-            # A version that comes back is the newest again.
             schema = batch.schema
+            if found and found[-1].schema.equals(schema, check_metadata=True):
+                continue
+            # A version that comes back is the newest again.
             found = [f for f in found if not f.schema.equals(schema, check_metadata=True)]
             found.append(pa.RecordBatch.from_pylist([], schema))
     if not found:

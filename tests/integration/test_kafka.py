@@ -69,6 +69,13 @@ def kafka(
     )  # fmt: skip
 
 
+def write_place(config: Any, address: str) -> None:
+    """Write another sink's place: the mock makes a topic when it is written to, and not before."""
+    producer = Producer({"bootstrap.servers": address})
+    producer.produce(config.kafka.cursor_topic, b"", b"somebody else")
+    producer.flush(30)
+
+
 def messages(address: str, topic: str, isolation: str = "read_committed") -> list[list[Message]]:
     """Return every message, by partition, up to the high watermarks. (A commit is answered before
     all partitions have its mark, so the end for readers of what is committed may come later.)"""
@@ -190,9 +197,7 @@ def test_a_message_that_is_too_long_is_poison(mock_kafka: str, demo_log: None, s
 def test_transactions_carry_the_place(mock_kafka: str, demo_log: None, sender: str) -> None:
     """The calls of a transaction, in their order; what they promise needs another broker, below."""
     config = kafka(mock_kafka, f"carried-{sender}", transactional=True, sender=sender)
-    producer = Producer({"bootstrap.servers": mock_kafka})
-    producer.produce(config.kafka.cursor_topic, b"", b"somebody else")  # the mock makes none
-    producer.flush(30)
+    write_place(config, mock_kafka)
     runner = runner_of(config)
     runner.run(threading.Event())
     assert shown(mock_kafka, f"carried-{sender}") == expected()
@@ -293,9 +298,7 @@ def test_brokers_that_go_away_are_waited_for(
     config = kafka(mock.address, topic, transactional=transactional, sender=sender)
     config = config.model_copy(update={"commit_interval_s": 0.1})
     if transactional:
-        producer = Producer({"bootstrap.servers": mock.address})
-        producer.produce(config.kafka.cursor_topic, b"", b"somebody else")  # the mock makes none
-        producer.flush(30)
+        write_place(config, mock.address)
     with running(runner := runner_of(config)):
         until(lambda: runner.status.commits > 5)
         mock.set_away(True)

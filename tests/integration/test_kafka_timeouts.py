@@ -27,6 +27,7 @@ from tests.integration.test_kafka import (
     sender,
     senders,
     shown,
+    write_place,
 )
 from tests.sink_runs import without_repeats
 
@@ -53,13 +54,11 @@ class Sleeping(KafkaSink):
 
 
 def asleep(mock: Mock, topic: str, sender: str) -> Any:
-    producer = Producer({"bootstrap.servers": mock.address})
     config = kafka(
         mock.address, topic, sender=sender,
         properties={"bootstrap.servers": mock.address, "transaction.timeout.ms": "1000"},
     )  # fmt: skip
-    producer.produce(config.kafka.cursor_topic, b"", b"somebody else")  # the mock makes none
-    producer.flush(30)
+    write_place(config, mock.address)
     return config
 
 

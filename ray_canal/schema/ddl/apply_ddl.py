@@ -347,7 +347,7 @@ def _drop(words: Words, session: StatementSession, effects: Effects) -> None:
 
 def _drop_table(name: Name, kind: str, effects: Effects) -> None:
     state = effects.existing(name)
-    if kind != "SEQUENCE" or state is None or state.problem or is_sequence(state):
+    if kind != "SEQUENCE" or state is None or state.problem or is_sequence(state.columns):
         effects.put(name, None)
 
 

@@ -79,13 +79,8 @@ def period_columns() -> list[ColumnMeta]:
     ]
 
 
-def is_sequence(state: TableState) -> bool:
+def is_sequence(columns: Sequence[ColumnMeta]) -> bool:
     """Tell if a table is a sequence, by its columns."""
-    return has_columns_of_sequence(state.columns)
-
-
-def has_columns_of_sequence(columns: Sequence[ColumnMeta]) -> bool:
-    """Tell if these are the columns of every sequence."""
     return [column.name for column in columns] == [name for name, _ in _SEQUENCE]
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from ray_canal.binlog.parsed import QueryEvent, QueryRecord
 from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE, TableEffect
 from ray_canal.model.table_meta import TableMeta
-from ray_canal.schema.ddl.create_table import has_columns_of_sequence
+from ray_canal.schema.ddl.create_table import is_sequence
 from ray_canal.schema.ddl.vocabulary import (
     CALLING_VERBS,
     NOT_A_TABLE,
@@ -65,7 +65,7 @@ def row_effects(
     elif verb == "RENAME":
         found = of_rename(words, event.schema, names, before.exists)
     elif verb == "ALTER" and not session.error_code:
-        found = of_alter(words, event.schema)
+        found = of_alter(words, event.schema, names)
     elif verb == "CREATE":
         found = _create(words, event, session)
     elif verb in _DML:
@@ -74,8 +74,6 @@ def row_effects(
         found = [TableEffect(STATEMENT, "", "")]
     if session.temporary:
         found = [each for each in found if names.pair(_changes(each)) not in session.temporary]
-    # A table that is renamed to its own name, which only ALTER TABLE may do, stays what it is.
-    found = [e for e in found if not e.other or names.pair(e.other) != names.pair(e[1:3])]
     return [effect._replace(ordinal=n) for n, effect in enumerate(found)]
 
 
@@ -99,14 +97,14 @@ def _drop(words: Words, event: QueryEvent, before: TablesBefore) -> list[TableEf
     while words.take(","):
         dropped.append(words.name(event.schema))
     if kind == "SEQUENCE":
-        dropped = [name for name in dropped if _is_sequence(before.meta(name), not maybe)]
+        dropped = [name for name in dropped if _may_be_sequence(before.meta(name), not maybe)]
     return [TableEffect(ERASE, *name) for name in dropped]
 
 
-def _is_sequence(meta: TableMeta | None, otherwise: bool) -> bool:
+def _may_be_sequence(meta: TableMeta | None, otherwise: bool) -> bool:
     """Tell if what DROP SEQUENCE names is one: with IF EXISTS, it passes by a table. `otherwise`:
     the answer where it is not known."""
-    return otherwise if meta is None else has_columns_of_sequence(meta.columns)
+    return otherwise if meta is None else is_sequence(meta.columns)
 
 
 def _create(words: Words, event: QueryEvent, session: StatementSession) -> list[TableEffect]:
@@ -138,7 +136,9 @@ def with_effects(
     return [replace(r, effects=tuple(of_it)) for r, of_it in zip(records, mine, strict=True)]
 
 
-def _moved(old: Name, new: Name) -> list[TableEffect]:
+def _moved(old: Name, new: Name, names: Names) -> list[TableEffect]:
+    if names.pair(old) == names.pair(new):  # ALTER TABLE may do so: the table stays what it is
+        return []
     return [TableEffect(RENAME, *new, old), TableEffect(ERASE, *old, new)]
 
 
@@ -164,14 +164,14 @@ def of_rename(
         pair = names.pair(old), names.pair(new)
         is_there, is_taken = (now[n] if n in now else maybe and exists(n) for n in pair)
         if not maybe or is_there or (is_there is None and not is_taken):
-            found += _moved(old, new)
+            found += _moved(old, new, names)
             now |= dict(zip(pair, (False, True), strict=True))
         if not words.take(","):
             break
     return found
 
 
-def of_alter(words: Words, schema: str) -> list[TableEffect]:
+def of_alter(words: Words, schema: str, names: Names) -> list[TableEffect]:
     """Return effects of ALTER TABLE: a new name, and partitions, tablespaces or histories that come
     or go with their rows."""
     words.skip()
@@ -187,7 +187,7 @@ def of_alter(words: Words, schema: str) -> list[TableEffect]:
         elif words.peek() == "RENAME" and words.peek(1) not in NOT_A_TABLE:
             words.skip()
             words.take("TO") or words.take("AS") or words.take("=")
-            found += _moved(name, words.name(schema))
+            found += _moved(name, words.name(schema), names)
         elif words.peek() in _MOVES_ROWS and words.peek(1) in ("PARTITION", "TABLESPACE", "TABLE"):
             found += _partition(words, name, schema)
         elif words.take("DROP", "SYSTEM", "VERSIONING"):  # MariaDB: old versions of rows go

@@ -41,7 +41,7 @@ class TemporaryTables:
         elif verb == "DROP":
             _dropped(words, event.schema, names, mine, bool(found))
         elif verb == "ALTER" and found and not event.error_code:
-            _renamed(of_alter(words, event.schema), names, mine)
+            _renamed(of_alter(words, event.schema, names), names, mine)
         elif renames and found:
             _renamed(of_rename(words, event.schema, names), names, mine)
         self._count += len(mine) - before
