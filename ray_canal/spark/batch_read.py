@@ -34,6 +34,7 @@ from ray_canal.spark.chunks import (
     write_streams,
 )
 from ray_canal.spark.frames import common_schema, tables_batches
+from ray_canal.spark.lacking import told, with_flags
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import in_letters_of, is_part_of, merged_type, readable_schema
 from ray_canal.spark.stream_schema import table_filter, with_note_columns
@@ -84,7 +85,7 @@ class BatchReads:
         for schema in found[1:]:
             one = merged_type(pa.struct(list(merged)), pa.struct(list(schema)))
             merged = pa.schema(list(one), schema.metadata)
-        return with_note_columns(merged)
+        return with_note_columns(with_flags(merged))
 
     def open(self, options: ReadOptions, schema: pa.Schema) -> tuple[str, list[str]]:
         """A read's name, and the places of its rows in the columns of `schema`."""
@@ -248,7 +249,7 @@ def _rows_of(part: FilePart, options: ReadOptions, schema: pa.Schema) -> bytes:
 def pruned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch with the columns, at any depth, that both it and `schema` have; with none it still
     has its rows. Raises ConfigError: one has a type that does not fit."""
-    batch = in_letters_of(batch, schema)
+    batch = in_letters_of(told(batch, schema), schema)
     array = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
     shown = _pruned(array, pa.struct(list(schema)))
     found = pa.RecordBatch.from_struct_array(shown)

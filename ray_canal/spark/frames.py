@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ray_canal.errors import CanalError, UnsupportedEvent
 from ray_canal.model.table_event import STATEMENT
 from ray_canal.spark.keys import by_key, key_of
+from ray_canal.spark.lacking import told, with_flags
 from ray_canal.spark.row_transfer import Shown, Way, Writer, chosen_way, cores_of, writer_of
 from ray_canal.spark.schema import merged_type, readable_schema
 from ray_canal.views.row_places import table_name
@@ -156,6 +157,7 @@ def write_frames(batches: Iterable[pa.RecordBatch], options: Options) -> Written
                 made.shown[name] = _empty
                 continue
             schema = common_schema(group)
+            group = [told(batch, schema) for batch in group]
             parts = by_key(group, key_of(schema), options.cores) if options.partition_by else None
             try:
                 made.shown[name] = made.writer.table(group, schema, parts)
@@ -227,7 +229,7 @@ def with_notes(batch: pa.RecordBatch) -> pa.RecordBatch:
 def common_schema(group: list[pa.RecordBatch]) -> pa.Schema:
     """The schema in which Spark reads the batches of one table."""
     schemas = [readable_schema(batch.schema) for batch in group]
-    schema = reduce(_merged_schema, schemas)
+    schema = with_flags(reduce(_merged_schema, schemas))
     # Of a table whose columns are not known (it was dropped), the key is not, either; but one whose
     # newest rows have no key has none.
     of_rows = [batch.schema.metadata for batch in group if not has_notes(batch)]

@@ -31,15 +31,21 @@ class _Event(NamedTuple):
 
 
 def surviving(
-    frame: DataFrame, others: Mapping[str, DataFrame], statements: Statements
+    frame: DataFrame,
+    others: Mapping[str, DataFrame],
+    statements: Statements,
+    *,
+    tells_lacking: bool = False,
 ) -> DataFrame:
     """The changes of rows in `frame` that count, with those of tables in `others` that it was
-    renamed from. Raises ConfigError: such a table is not there; UnsupportedEvent: rows were
-    changed by a statement of which the log has the text alone."""
+    renamed from. `tells_lacking`: as of `in_one_schema`. Raises ConfigError: such a table is not
+    there; UnsupportedEvent: rows were changed by a statement of which the log has the text
+    alone."""
     if _SQL not in frame.columns:
         return frame
     found = _segments(frame, None, others, statements)
-    return reduce(DataFrame.unionByName, in_one_schema(found[::-1]))
+    shown = in_one_schema(found[::-1], tells_lacking=tells_lacking)
+    return reduce(DataFrame.unionByName, shown)
 
 
 def _segments(

@@ -24,6 +24,7 @@ from ray_canal.model.table_event import TRUNCATE
 from ray_canal.spark.ahead import Ahead, MessageSource, Wanted
 from ray_canal.spark.chunks import Carrier, write_chunks
 from ray_canal.spark.frames import Statements, tables_batches
+from ray_canal.spark.lacking import told
 from ray_canal.spark.log_offset import (
     START,
     has_row,
@@ -370,7 +371,7 @@ class LogStream:
         for batch in batches:
             refuse_other_columns(batch, table.name, table.schema)
         self._refuse_other_key(batches)
-        return batches
+        return [told(batch, table.schema) for batch in batches]
 
     def _refuse_other_key(self, batches: list[pa.RecordBatch]) -> None:
         """Raises ConfigError: the table has got another key than its frames carry. The one that

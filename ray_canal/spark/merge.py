@@ -33,10 +33,11 @@ def merged(
     unknown = [name for name in (*key, *defaults) if name not in names]
     if unknown:
         raise ConfigError(f"there is no column {unknown[0]} in the frame's images")
-    lives = _lives(_steps(frame, key, names), names)
+    lives = _lives(_steps(frame, key, names, defaults), names)
     lives = _with_defaults(lives, image, defaults)
     rows = lives.where((F.col("began") != _GONE) & F.col("ends_at").isNull())
-    return _shown(_with_earlier_lives(rows, lives, names), image, absent)
+    rows = _with_earlier_lives(rows, lives, names)
+    return _shown(_without_guesses(rows, names), image, absent)
 
 
 def _fields(frame: DataFrame, name: str) -> spark.StructType:
@@ -46,14 +47,24 @@ def _fields(frame: DataFrame, name: str) -> spark.StructType:
     return found
 
 
-def _steps(frame: DataFrame, key: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Return what happens to each key: key, at, step, kind, parent (the key before), and of each
-    column a struct (value, is_unknown), NULL where the change does not tell it."""
+def _steps(
+    frame: DataFrame, key: Sequence[str], names: Sequence[str], defaults: Mapping[str, Any]
+) -> DataFrame:
+    """Return what happens to each key: key, at, step, kind, parent (the key before), lacking (the
+    columns that the table did not have), and of each column a struct (value, is_unknown,
+    lacking), NULL where the change does not tell it."""
     sides = {side: _Side(frame, side) for side in ("before", "after")}
     before, after = sides["before"], sides["after"]
     old = F.struct(*(before.key(name).alias(name) for name in key))
     new = F.struct(*(after.key(name, before).alias(name) for name in key))
-    values = [F.coalesce(after.known(n), before.known(n)).alias(_value(n)) for n in names]
+    lacking = [F.when(after.is_without(n, before), F.lit(n)) for n in names]
+    frame = frame.withColumn("lacking", F.array_compact(F.array(*lacking)))
+    values = [
+        F.coalesce(after.known(n, before, defaults), before.known(n, after, defaults)).alias(
+            _value(n)
+        )
+        for n in names
+    ]
     both = F.col("before").isNotNull() & F.col("after").isNotNull()
     kind = (
         F.when(F.col("before").isNull(), _BORN)
@@ -67,10 +78,17 @@ def _steps(frame: DataFrame, key: Sequence[str], names: Sequence[str]) -> DataFr
         F.when(F.col("before").isNotNull(), old).alias("old"),
         kind.alias("kind"),
         F.when(both, old).alias("parent"),
+        "lacking",
         *values,
     )
     come = changes.where(F.col("kind") != _GONE).select(
-        F.col("new").alias("key"), "at", F.lit(1).alias("step"), "kind", "parent", *map(_of, names)
+        F.col("new").alias("key"),
+        "at",
+        F.lit(1).alias("step"),
+        "kind",
+        "parent",
+        "lacking",
+        *map(_of, names),
     )
     gone = changes.where(F.col("kind").isin(_GONE, _MOVED)).select(
         F.col("old").alias("key"),
@@ -78,6 +96,7 @@ def _steps(frame: DataFrame, key: Sequence[str], names: Sequence[str]) -> DataFr
         F.lit(0).alias("step"),
         F.lit(_GONE).alias("kind"),
         F.lit(None).cast(come.schema["parent"].dataType).alias("parent"),
+        "lacking",
         *(F.lit(None).cast(come.schema[_value(n)].dataType).alias(_value(n)) for n in names),
     )
     return come.unionByName(gone)
@@ -99,11 +118,20 @@ class _Side:
             return F.lit(True)
         return F.when(self._present.isNull(), F.lit(True)).otherwise(self._present.getField(name))
 
-    def known(self, name: str) -> Column:
-        has = self._has(name)
-        value = F.struct(
-            self._image.getField(name).alias("value"), has.isNull().alias("is_unknown")
-        )
+    def is_without(self, name: str, other: _Side) -> Column:
+        """Return whether the table did not have a column then (spark/lacking.py)."""
+        if self._present is None or name not in self._flags & other._flags:
+            return F.lit(False)
+        left_out = F.coalesce(~other._has(name), F.lit(False))
+        is_partial = self._image.isNotNull() & self._present.isNotNull()
+        return is_partial & self._has(name).isNull() & ~left_out
+
+    def known(self, name: str, other: _Side, defaults: Mapping[str, Any]) -> Column:
+        has, field = self._has(name), self._kinds[name]
+        value = _told(self._image.getField(name), is_unknown=has.isNull())
+        default = _default(field, defaults.get(name))
+        without = _told(default, lacking=None if name in defaults else F.col("lacking"))
+        value = F.when(self.is_without(name, other), without).otherwise(value)
         return F.when(self._image.isNotNull() & F.coalesce(has, F.lit(True)), value)
 
     def key(self, name: str, other: _Side | None = None) -> Column:
@@ -117,6 +145,22 @@ class _Side:
         text = f"an image lacks the key column {name}: give a `key` that rows always have"
         error = F.raise_error(F.lit(text)).cast(self._kinds[name].dataType)
         return F.when(self._image.isNotNull(), error)
+
+
+def _told(
+    value: Column, is_unknown: Column | None = None, lacking: Column | None = None
+) -> Column:
+    """A struct of what a change tells of a column. `is_unknown`: it has another value, but which is
+    not told; `lacking`: what the table did not have then: this one, and these others."""
+    return F.struct(
+        value.alias("value"),
+        (F.lit(False) if is_unknown is None else is_unknown).alias("is_unknown"),
+        (F.lit(None).cast("array<string>") if lacking is None else lacking).alias("lacking"),
+    )
+
+
+def _default(field: spark.StructField, value: Any) -> Column:
+    return F.lit(value).cast(field.dataType)
 
 
 def key_value(image: Column, field: spark.StructField) -> Column:
@@ -133,7 +177,8 @@ _NO_KEY = (
 
 
 def _lives(steps: DataFrame, names: Sequence[str]) -> DataFrame:
-    """key, began (how), began_at, ends_at (NULL: it lasts), parent, and the last known values."""
+    """key, began (how), began_at, ends_at (NULL: it lasts), parent, lacking (at its last change),
+    and the last known values."""
     by_key = Window.partitionBy("key").orderBy("at", "step")
     starts = (F.col("kind") != _SAME).cast("int")
     numbered = steps.withColumn("life", F.sum(starts).over(by_key))
@@ -143,6 +188,7 @@ def _lives(steps: DataFrame, names: Sequence[str]) -> DataFrame:
         F.min_by("kind", first).alias("began"),
         F.min("at").alias("began_at"),
         F.min_by("parent", first).alias("parent"),
+        F.max_by("lacking", first).alias("lacking"),
         *known,
     )
     follows = Window.partitionBy("key").orderBy("life")
@@ -154,9 +200,7 @@ def _with_defaults(
 ) -> DataFrame:
     """Give columns that an INSERT does not tell their defaults."""
     for name, value in defaults.items():
-        given = F.struct(
-            F.lit(value).cast(image[name].dataType).alias("value"), F.lit(False).alias("is_unknown")
-        )
+        given = _told(_default(image[name], value))
         told = F.when(_of(name).isNull() & (F.col("began") == _BORN), given).otherwise(_of(name))
         lives = lives.withColumn(_value(name), told)
     return lives
@@ -189,12 +233,23 @@ def _with_earlier_lives(rows: DataFrame, lives: DataFrame, names: Sequence[str])
             F.coalesce("theirs.began", F.lit(_SAME)).alias("began"),
             "theirs.began_at",
             "theirs.parent",
+            "mine.lacking",
             *told,
             "mine.ends_at",
         )
         rows = rows.select(*columns).localCheckpoint()
         done, rows = done.unionByName(rows.where(~waits)), rows.where(waits)
     return done
+
+
+def _without_guesses(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Forget that a table did not have a column when a row was last told all of it, if the table
+    has lost another one until the row's last change: the column may be that one, renamed."""
+    values = []
+    for name in names:
+        lost = F.array_except("lacking", _of(name).getField("lacking"))
+        values.append(F.when(~(F.size(lost) > 0), _of(name)).alias(_value(name)))
+    return rows.select("key", *values)
 
 
 def _shown(rows: DataFrame, image: spark.StructType, absent: Absent) -> DataFrame:
@@ -213,6 +268,7 @@ def _shown(rows: DataFrame, image: spark.StructType, absent: Absent) -> DataFram
     if absent == "flag":
         flags = [
             F.when(_of(f.name).isNull(), F.lit(False))
+            .when(_of(f.name).getField("lacking").isNotNull(), F.lit(False))
             .when(~_of(f.name).getField("is_unknown"), F.lit(True))
             .alias(f.name)
             for f in image

@@ -214,6 +214,12 @@ def read_changes(spark: SparkSession, path: str, table: str) -> DataFrame:
 
     Columns are those of a frame of `run`. Raises ConfigError: there are no changes of the table.
     """
+    return _changes(spark, path, table)
+
+
+def _changes(
+    spark: SparkSession, path: str, table: str, *, tells_lacking: bool = False
+) -> DataFrame:
     files = HadoopFiles(spark, path)
     folder = _table_folder(spark, table)
     listed = [f"{folder}/{name}" for name in files.below(folder)]
@@ -231,7 +237,7 @@ def read_changes(spark: SparkSession, path: str, table: str) -> DataFrame:
     frames = [
         reader.parquet(*(files.full(name) for _, name in sorted(group))) for group in versions
     ]
-    found = reduce(DataFrame.unionByName, in_one_schema(frames))
+    found = reduce(DataFrame.unionByName, in_one_schema(frames, tells_lacking=tells_lacking))
     timelines = {at.timeline for group in versions for at, _ in group}
     return _once(found) if len(timelines) > 1 and set(found.columns) >= _NUMBERED else found
 
@@ -257,7 +263,7 @@ def read_rows(
 
     Raises what `read_changes` and `latest` raise.
     """
-    others = _Written(spark, path)
+    others = _Written(spark, path, tells_lacking=bool(options.get("defaults")))
     frame = others[table]
     newest = last_commit(HadoopFiles(spark, path))  # behind the files: of XA transactions in them
     if newest is not None:
@@ -268,11 +274,11 @@ def read_rows(
 class _Written(Mapping[str, DataFrame]):
     """The changes of each table in a folder, read when they are asked for."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark, self._path = spark, path
+    def __init__(self, spark: SparkSession, path: str, *, tells_lacking: bool) -> None:
+        self._spark, self._path, self._tells_lacking = spark, path, tells_lacking
 
     def __getitem__(self, table: str) -> DataFrame:
-        return read_changes(self._spark, self._path, table)
+        return _changes(self._spark, self._path, table, tells_lacking=self._tells_lacking)
 
     def __contains__(self, table: object) -> bool:
         try:

@@ -22,6 +22,7 @@ from pyspark import __version__ as SPARK_VERSION
 from ray_canal.errors import CanalError
 from ray_canal.spark.chunks import divided
 from ray_canal.spark.frames import common_schema, with_notes
+from ray_canal.spark.lacking import told
 from ray_canal.spark.schema import readable_batch, schema_json
 from ray_canal.spark.tasks import results
 
@@ -62,6 +63,7 @@ def stage_by_tasks(
     for number, (name, batches) in enumerate(sorted(tables.items())):
         shown = [with_notes(batch) for batch in batches]
         schema = _storable(common_schema(shown))
+        shown = [told(batch, schema) for batch in shown]
         shape = hashlib.sha256(schema_json(schema).encode()).hexdigest()[:8]
         schema_name, _, table = name.partition(".")
         below = f"schema_name={_escaped(schema_name)}/table_name={_escaped(table)}"

@@ -54,6 +54,12 @@ def latest(
     an error when it is read ("error"), NULL, or "flag": NULL, and a last column `present`, a struct
     of booleans, says which values are known (NULL: it changed, but not to what).
 
+    A column that the table did not have when a row was last told, as it was added later or dropped,
+    is its value of `defaults`, else NULL (`present`: false); a column that may be a renamed one is
+    not known. Of whole images `defaults` count where the frame says which columns the table had:
+    where others lack columns, and in `read_rows`. Else such a column is NULL, whatever DEFAULT it
+    was added with.
+
     TRUNCATE and DROP count: nothing from before them is left. A RENAME counts with the changes of
     the table that had these rows, looked up in `others` by its `schema.table` (as `frames` of `run`
     has them). Raises ConfigError: it is not there; UnsupportedEvent: rows were changed by a
@@ -64,9 +70,16 @@ def latest(
     names = tuple(key) if key is not None else key_columns(frame)
     if not names:
         raise ConfigError("the frame carries no primary key; give `key=[...]`")
-    frame = committed(surviving(frame, {} if others is None else others, statements), uncommitted)
+    others = {} if others is None else others
+    frame = surviving(frame, others, statements, tells_lacking=bool(defaults))
+    frame = committed(frame, uncommitted)
     if any(name in frame.columns for name in PRESENT) or absent == "flag":
         return merged(frame, names, defaults or {}, absent)
+    return _last_images(frame, names)
+
+
+def _last_images(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return the last image of each key, of changes whose images are whole."""
     order = [f"order_{n}" for n, _ in enumerate(order_of(frame.columns))]
     images = frame.select(
         *(column.alias(name) for column, name in zip(order_of(frame.columns), order, strict=True)),

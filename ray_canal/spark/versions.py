@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
+from ray_canal.spark.lacking import frames_told
 from ray_canal.spark.schema import merged_type, readable_type, spark_type
 from ray_canal.views.mysql_texts import (
     DOUBLE_WIDTH,
@@ -24,12 +25,15 @@ _WHOLE_SECONDS = len("2026-11-28 01:02:03")
 _EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 
 
-def in_one_schema(frames: list[DataFrame]) -> list[DataFrame]:
+def in_one_schema(frames: list[DataFrame], *, tells_lacking: bool = False) -> list[DataFrame]:
     """The frames, oldest first, with the columns of all: structs with the fields of all, numbers in
     the wider type, text where types have nothing in common. Notes (the key) are the newest one's.
+
+    `tells_lacking`: which columns a row's version did not have is told of whole images, too.
     """
     if all(frame.schema == frames[0].schema for frame in frames):
         return frames
+    frames = frames_told(frames, tells_lacking)
     arrow = [readable_type(_arrow_type(frame.schema)) for frame in frames]
     merged = spark_type(reduce(merged_type, arrow))
     if not isinstance(merged, spark.StructType):
