@@ -44,9 +44,9 @@ def open_browser() -> Iterator[Any]:
             made.quit()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A selenium driver."""
+    """A selenium driver. It ends with the module: a page that is left open goes on asking."""
     try:
         chromium()
     except FetchError as error:
