@@ -196,9 +196,19 @@ def _join(address: str) -> None:
 
 def _init(**given: Any) -> None:
     """Join, or begin, a cluster. Ray takes SIGTERM over, and prints a report of a crash then:
-    whoever had a handler keeps it."""
+    whoever had a handler keeps it. Raises ConfigError: the cluster has another Python or Ray."""
     before = signal.getsignal(signal.SIGTERM)
-    ray.init(**given, **_QUIET)
+    try:
+        ray.init(**given, **_QUIET)
+    except RuntimeError as error:
+        if "Version mismatch" not in str(error):
+            raise
+        ray.shutdown()
+        raise ConfigError(
+            f"Ray joins a cluster only with its own versions. {' '.join(str(error).split())} "
+            "Install the same ones here, or name another cluster by ray.address or RAY_ADDRESS "
+            "(RAY_ADDRESS=local begins one that ends with this process)"
+        ) from None
     if callable(before) and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, before)
 

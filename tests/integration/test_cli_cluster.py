@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -300,3 +303,32 @@ def test_tail_looks_on(tmp_path: Path) -> None:
             assert connector.get(1, timeout=10)  # nobody has taken it over
     finally:
         canal.stop("watched", namespace=NAMESPACE)
+
+
+_OF_ANOTHER_RAY = """
+import ray
+
+ray.__version__ = "2.0.0"
+from ray_canal.cli import main
+
+main()
+"""
+
+
+def test_a_cluster_of_other_versions_is_named_with_them() -> None:
+    """Ray compares its own version and Python's with those of whoever joins."""
+    address = ray.get_runtime_context().gcs_address
+    said = subprocess.run(
+        [sys.executable, "-c", _OF_ANOTHER_RAY, "status"],
+        env={**os.environ, "RAY_ADDRESS": address},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert said.returncode
+    assert "Traceback" not in said.stderr, said.stderr
+    text = " ".join(said.stderr.split())
+    assert f"The cluster was started with: Ray: {ray.__version__}" in text
+    assert "started with: Ray: 2.0.0" in text
+    assert "RAY_ADDRESS=local" in text
