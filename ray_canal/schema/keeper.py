@@ -292,9 +292,17 @@ class SchemaKeeper:
         return new
 
     def applied(
-        self, head: ChunkHead, position: int, sql: str, session: StatementSession
+        self,
+        head: ChunkHead,
+        position: int,
+        sql: str,
+        session: StatementSession,
+        *,
+        moves_rows: bool = False,
     ) -> tuple[SchemaChange, ...]:
-        """A statement of the log: the tables that it changed, also when its chunk comes again."""
+        """Apply a statement of the log. Returns the tables whose columns it changed, and, if it
+        `moves_rows` (to another name, or a partition's), all that it names; the same when its chunk
+        comes again."""
         place = place_of(head.journal_name, position)
         self._forget_before_last(head)
         effects = self.history.apply(place, sql, session)
@@ -318,6 +326,9 @@ class SchemaKeeper:
             problem = "" if state is None else state.problem
             is_new = state is not None and name == new
             of_columns = self._column_changes(name, state, before, alteration)
+            is_changed = moves_rows or name == new or of_columns != ColumnChanges()
+            if not is_changed and self._is_as_before(name, state, before):
+                continue
             change = SchemaChange(position, *name, meta, problem, is_new)
             changes.append(replace(change, **of_columns._asdict()))
         return tuple(changes)
@@ -333,6 +344,14 @@ class SchemaKeeper:
         is_known = self.history.has_all_at(before)
         is_old = maybe and (not is_known or self.history.tracked(name, before) is not None)
         return None if is_old else name
+
+    def _is_as_before(self, name: Name, state: TableState | None, before: HistoryPlace) -> bool:
+        """Return whether a table's columns are as they were: the statement was about indexes,
+        partitions, options."""
+        old = self.history.tracked(name, before)
+        if old is None or state is None or old.problem or state.problem:
+            return False
+        return old.meta == state.meta
 
     def _column_changes(
         self, name: Name, state: TableState | None, before: HistoryPlace, change: Alteration | None

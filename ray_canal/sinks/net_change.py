@@ -94,6 +94,29 @@ def _refuse_null_keys(table: pa.Table, **sides: pa.Table) -> None:
                 )
 
 
+def _in_bits(keys: pa.Table) -> pa.Table:
+    """Return keys with their floating-point numbers as integers of the same bits: 0 and -0 are one
+    number, and two keys for a target that compares bits. So an UPDATE that makes one of the other
+    removes the one and writes the other, which is right wherever they are one, too."""
+    for at, field in enumerate(keys.schema):
+        if pa.types.is_floating(field.type):
+            bits = pa.int64() if field.type.bit_width == 64 else pa.int32()
+            keys = keys.set_column(at, field.name, _viewed(keys[field.name], bits))
+    return keys
+
+
+def _of_bits(keys: pa.Table, kinds: Sequence[pa.DataType]) -> pa.Table:
+    """Return keys of `_in_bits` in the types that they had."""
+    for at, (field, kind) in enumerate(zip(keys.schema, kinds, strict=True)):
+        if pa.types.is_floating(kind):
+            keys = keys.set_column(at, field.name, _viewed(keys[field.name], kind))
+    return keys
+
+
+def _viewed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk.view(kind) for chunk in values.chunks], kind)
+
+
 def net_change(
     batches: Sequence[pa.RecordBatch], key: Sequence[str], columns: Iterable[str]
 ) -> NetChange:
@@ -105,6 +128,8 @@ def net_change(
     is_delete = pc.equal(kinds, "DELETE")
     before, after = image(table, "before", key), image(table, "after", key)
     _refuse_null_keys(table, before=before, after=after)
+    kinds_of_key = before.schema.types
+    before, after = _in_bits(before), _in_bits(after)
     differs = [
         pc.fill_null(pc.not_equal(before[name], after[name]), False) for name in key
     ]
@@ -125,6 +150,6 @@ def net_change(
     deletes = last.filter(pa.array(~writes)).select([f"k{n}" for n in range(len(key))])
     kept = np.sort(found[writes] // 2)
     return NetChange(
-        deletes.rename_columns(list(key)).combine_chunks(),
+        _of_bits(deletes.rename_columns(list(key)).combine_chunks(), kinds_of_key),
         image(table.select(["after"]).take(kept), "after", columns),
     )

@@ -17,6 +17,7 @@ from ray_canal.model.table_event import ERASE, RENAME, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec, column_specs
 from ray_canal.sinks.filled import filled, kept_key, refuse_untold_key
+from ray_canal.sinks.left_out import is_left_out, is_of_sequence, refuse_changes
 from ray_canal.sinks.port import READ_AGAIN, Changed, Rows, SinkError, advising, naming
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
 
@@ -112,18 +113,8 @@ class SchemaFollower:
         self._sources.clear()
 
     def leaves_out(self, rows: Rows) -> bool:
-        """Return whether rows are not written by policy. Raises SinkError: they cannot be known."""
-        if rows.statement:
-            if self._policy.schema_change == "ignore":
-                return True
-            raise SinkError(
-                f"rows of {rows.schema}.{rows.table} were changed by a statement that the log has "
-                f"as text alone, so the mirror cannot follow: {rows.statement[:200]}; to go on, "
-                f'let the sink pass it with {self._policy.section}.schema_change = "ignore", and '
-                "take a snapshot of the table then",
-                "schema",
-            )
-        return not rows.key and self._policy.without_key == "ignore"
+        """Return whether rows are not written. Raises SinkError: they cannot be known."""
+        return is_left_out(self._policy, rows)
 
     def columns(self, rows: Rows) -> tuple[TableName, dict[str, str]]:
         """Make the target's table take these rows. Returns its name, and the columns that are to be
@@ -236,13 +227,11 @@ class SchemaFollower:
         where = f"{timeline}:{first.journal_name}:{first.position}"
         if policy == "ignore":
             return
-        if policy == "stop":
-            raise SinkError(
-                f"{first.kind} of {first.schema}.{first.table} at {first.journal_name}:"
-                f'{first.position}: {self._policy.section}.schema_change is "stop"',
-                "schema",
-            )
         self.forget()
+        if policy == "stop":
+            tables = self._tables
+            refuse_changes(self._policy, statement, lambda *of: bool(tables.find(self.name(*of))))
+            return
         moves = moves_of([step.change for step in statement])
         for (schema, table), old in moves.foreign.items():
             if self._is_due(self.name(schema, table)):
@@ -301,7 +290,8 @@ class SchemaFollower:
     def _follow(self, step: Changed) -> None:
         change = step.change
         name = self.name(change.schema, change.table)
-        if change.kind == ERASE or (change.kind == RENAME and step.meta is None):
+        is_gone = change.kind == ERASE or (change.kind == RENAME and step.meta is None)
+        if is_gone or is_of_sequence(step):
             return
         is_known = bool(self._tables.source_of(name))
         if is_known:

@@ -361,3 +361,42 @@ def test_a_deployment_stops_where_a_later_one_has_written(shop: Shop, kind: str)
     with shop.destination(), pytest.raises(SinkError, match="another deployment"), running(runner):
         until(lambda: runner.status.state == "failed")
     assert not has(3), "it wrote"
+
+
+@pytest.mark.parametrize("policy", ["stop", "rows"])
+def test_a_sequence_is_no_table_of_a_mirror(
+    policy: str, mariadb: Server, tmp_path: Path
+) -> None:
+    """Its one row comes as one that is inserted, whenever values are taken from it."""
+    with contextlib.contextmanager(shop_of)(mariadb, tmp_path) as shop:
+        shop.run(
+            "CREATE TABLE t (id INT PRIMARY KEY)",
+            "CREATE SEQUENCE s CACHE 2",
+            *["INSERT INTO t VALUES (NEXTVAL(s))"] * 5,
+            "RENAME TABLE s TO u",
+            "ALTER SEQUENCE u RESTART 100",
+            "INSERT INTO t VALUES (NEXTVAL(u))",
+            "DROP SEQUENCE u",
+            "CREATE TABLE s (id INT PRIMARY KEY)",
+            "INSERT INTO s VALUES (7)",
+        )
+        with shop.destination(), running(shop.mirror(without_key=policy)):
+            until(lambda: shop.is_mirrored("t", "s"))
+        assert shop.server.execute(f"SHOW TABLES FROM {shop.copy}") == (("s",), ("t",))
+
+
+def test_statements_that_change_no_table_of_the_target_stop_no_sink(shop: Shop) -> None:
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
+    with shop.destination():
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+        shop.run(
+            "ALTER TABLE t ADD INDEX (v), COMMENT 'x'",
+            "ALTER TABLE t RENAME TO t",
+            "OPTIMIZE TABLE t",
+            "CREATE TABLE IF NOT EXISTS t (id INT)",
+            "DROP TABLE IF EXISTS never",
+            "INSERT INTO t VALUES (2,2)",
+        )
+        with running(shop.mirror(schema_change="stop")):
+            until(lambda: shop.is_mirrored("t"))

@@ -308,3 +308,13 @@ def test_the_configuration_names_it(tmp_path: Path) -> None:
     (sink,) = load(path).sink
     assert sink.whole_transactions
     assert sink.mirror.dbname == "postgres"
+
+
+def test_a_table_named_as_what_an_upsert_replaces(shop: Shop) -> None:
+    """`excluded` is PostgreSQL's word for the rows that an upsert would have inserted."""
+    shop.run("CREATE TABLE excluded (id INT PRIMARY KEY, v INT)")
+    shop.run("INSERT INTO excluded VALUES (1,1)")
+    with shop.destination(), running(shop.mirror()):
+        until(lambda: shop.is_mirrored("excluded"))
+        shop.run("UPDATE excluded SET v = 2", "INSERT INTO excluded VALUES (2,2)")
+        until(lambda: shop.is_mirrored("excluded"))

@@ -25,6 +25,7 @@ from ray_canal.source.setting_checks import CheckResult
 from ray_canal.views.texts import decimal_texts
 
 _ROWS = "canal_rows"
+_ROW_ID = "rowid"
 _CONVERTED = {("BLOB", "VARCHAR"): "decode({})", ("VARCHAR", "BLOB"): "encode({})"}
 """Conversions that a cast does otherwise: it gives the digits of bytes, and reads text as such."""
 
@@ -209,14 +210,23 @@ class DuckDatabase(TransactionalDatabase):
             self._run(f"INSERT INTO {self._named(name)} ({columns}) SELECT {columns} FROM {_ROWS}")
 
     def delete_like(self, name: TableName, rows: pa.Table) -> None:
-        """Rows that are equal are numbered on both sides, and those with the same number meet."""
+        """Rows that are equal are numbered on both sides, and those with the same number meet.
+        Raises SinkError: a column has the name by which DuckDB tells its rows apart."""
+        found = self.find(name)
+        if found is not None and found.spelled(_ROW_ID) in found.columns:
+            raise SinkError(
+                f"{name} has no primary key, and a column {_ROW_ID}, the name by which DuckDB tells"
+                " rows apart, so that one of several equal rows cannot be removed: leave the table "
+                "out, or give the source's table a primary key",
+                "schema",
+            )
         columns = ", ".join(_quoted(column) for column in rows.column_names)
         number = f"row_number() OVER (PARTITION BY {columns}) AS canal_number"
         same = _same([*rows.column_names, "canal_number"], "IS NOT DISTINCT FROM")
         with self._registered(rows):
             self._run(
-                f"DELETE FROM {self._named(name)} WHERE rowid IN (SELECT t.canal_row FROM"
-                f" (SELECT rowid AS canal_row, {columns}, {number} FROM {self._named(name)}) t"
+                f"DELETE FROM {self._named(name)} WHERE {_ROW_ID} IN (SELECT t.canal_row FROM"
+                f" (SELECT {_ROW_ID} AS canal_row, {columns}, {number} FROM {self._named(name)}) t"
                 f" JOIN (SELECT {columns}, {number} FROM {_ROWS}) s ON {same})"
             )
 

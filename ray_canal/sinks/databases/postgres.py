@@ -319,9 +319,8 @@ class PostgresDatabase(TransactionalDatabase):
             end = f" ON CONFLICT ({', '.join(map(_quoted, key))}) DO "
             end += f"UPDATE SET {updates}" if rest else "NOTHING"
         given = "OVERRIDING SYSTEM VALUE"  # also what an identity column would count itself
-        self._run(
-            f"INSERT INTO {_named(name)} ({listed}) {given} SELECT {listed} FROM {staged}{end}"
-        )
+        into = f"{_named(name)} AS t ({listed})"  # "excluded" would mean a table of this name
+        self._run(f"INSERT INTO {into} {given} SELECT {listed} FROM {staged}{end}")
 
     def delete_like(self, name: TableName, rows: pa.Table) -> None:
         """Rows are compared as records, which can be hashed and in which NULL equals NULL."""

@@ -31,10 +31,8 @@ SESSION = StatementSession("db")
         ("add d timestamp default current_timestamp", {}, {"d": None}),
         ("add e int as (a + 1)", {}, {"e": None}),
         ("add d int default (rand()), add k int auto_increment unique", {}, {"d": None, "k": None}),
-        ("add if not exists b int default 7", {}, {}),
         ("change a x int, add a int default 5", {"a": "x"}, {"a": "5"}),
         ("add d bit(3) default b'101' after a, rename to u", {}, {"d": b"\x05"}),
-        ("alter a set default 7, comment 'x'", {}, {}),
         ("modify a int not null default 7", {}, {}),
     ],
 )  # fmt: skip
@@ -47,6 +45,42 @@ def test_what_an_alter_table_does(
     (change,) = [each for each in changes if each.meta is not None]
     assert dict(change.renamed) == renamed
     assert dict(change.filled) == filled
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["alter table t add if not exists b int default 7", "alter table t rename to t",
+     "alter table t alter a set default 7, comment 'x', add index (a)", "create index i on t (a)",
+     "alter table t modify a int", "create table if not exists t (id int)",
+     "alter table t engine = innodb, auto_increment = 77", "optimize table t"],
+)  # fmt: skip
+def test_a_statement_that_leaves_names_and_columns_as_they_are_is_no_change(statement: str) -> None:
+    """A sink with schema_change = "stop" would stop there."""
+    keeper = SchemaKeeper(FakeServer("create table db.t (a int, b int, c int)", 500))
+    keeper.begin([], "uuid", EntryPosition(FILE, 500))
+    assert keeper.applied(head(600, 700), 600, statement, SESSION) == ()
+
+
+def test_of_a_statement_that_moves_rows_all_tables_are_told() -> None:
+    """Tables with the same columns may swap their names."""
+    keeper = SchemaKeeper(FakeServer("create table db.a (x int); create table db.b (x int)", 500))
+    keeper.begin([], "uuid", EntryPosition(FILE, 500))
+    swap = "rename table a to c, b to a, c to b"
+    told = keeper.applied(head(600, 700), 600, swap, SESSION, moves_rows=True)
+    assert [(each.table, each.meta is None) for each in told] == [
+        ("a", False), ("b", False), ("c", True),
+    ]  # fmt: skip
+
+
+def test_columns_that_look_as_before_and_are_others_are_a_change() -> None:
+    keeper = SchemaKeeper(FakeServer("create table db.t (a int, b int)", 500))
+    keeper.begin([], "uuid", EntryPosition(FILE, 500))
+    (made,) = keeper.applied(head(600, 700), 600, "alter table t drop a, add a int first", SESSION)
+    assert made.remade == ("a",)
+    swap = "alter table t change b a int first, change a b int"
+    (swapped,) = keeper.applied(head(700, 800), 700, swap, SESSION)
+    assert [column.name for column in swapped.meta.columns if swapped.meta] == ["a", "b"]
+    assert dict(swapped.renamed) == {"a": "b", "b": "a"}
 
 
 def test_a_column_that_is_dropped_and_added_is_another_one() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
 import pyarrow as pa
 import pytest
 
-from ray_canal.sinks.databases.duckdb import _kind, _shown
+from ray_canal.config import MirrorConfig
+from ray_canal.sinks.column_specs import ColumnSpec
+from ray_canal.sinks.databases.duckdb import DuckDatabase, _kind, _shown
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.schema_follower import TableName
 
 
 @pytest.mark.parametrize(
@@ -33,3 +39,16 @@ def test_wide_decimals_are_text_for_it_has_none() -> None:
     assert _shown(wide).to_pylist() == ["1.500000000", "0.000000000", None]
     narrow = pa.chunked_array([pa.array(["1.5"]).cast(pa.decimal128(10, 2))])
     assert pa.types.is_decimal128(_shown(narrow).type)
+
+
+def test_a_column_named_rowid_lets_no_equal_rows_go(tmp_path: Path) -> None:
+    """It hides DuckDB's own number of a row, so that all rows with its value would go."""
+    database = DuckDatabase(MirrorConfig(), tmp_path / "file.duckdb")
+    database.connect()
+    name, rows = TableName("s", "t"), pa.table({"RowId": [1, 1], "v": [1, 2]})
+    database.create(name, [ColumnSpec(f.name, f.type) for f in rows.schema])
+    database.upsert(name, (), rows)
+    with pytest.raises(SinkError, match="rowid") as raised:
+        database.delete_like(name, rows.slice(1))
+    assert raised.value.kind == "schema"
+    database.close()
