@@ -31,9 +31,15 @@ from ray_canal.errors import (
 
 log = logging.getLogger(__name__)
 
-_AUTHENTICATION = {1044, 1045, 1130, 1251, 1524, 1698, 2054, 2059, 2061, 3159}
+_AUTHENTICATION = {1044, 1045, 1130, 1251, 1524, 1698, 2054, 2059, 2061}
 _EXPIRED, _LOCKED = {1820, 1862}, {3118, 4151}
-_NO_TLS = 2026
+_NO_TLS, _ONLY_TLS = 2026, 3159
+_LIMIT_OF_USER = 1226
+_PASSING = {
+    1040, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3032, 3169,
+}  # fmt: skip
+"""Errors that say no more than that the server is not there for us now: it has no connection left,
+is ending, killed the connection, is in offline mode."""
 _PRIVILEGE = {1142, 1143, 1227, 1370}
 _FATAL_READING_BINLOG = 1236
 _SETTINGS = (
@@ -182,8 +188,15 @@ def server_error(
         return _binlog_error(who, text)
     if code == 1381:
         return ServerSettingRefused(f"{who}: {text} ({code}); start the server with --log-bin")
-    if code in (1040, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3169):
+    if code in _PASSING:
         return ConnectionLost(f"{who}: {text} ({code})")
+    if code == _LIMIT_OF_USER:
+        return ConnectionLost(
+            f"{who}: {text} ({code}); run: ALTER USER … WITH MAX_USER_CONNECTIONS 0 "
+            "MAX_QUERIES_PER_HOUR 0 MAX_CONNECTIONS_PER_HOUR 0, or wait for what counts to end"
+        )
+    if code == _ONLY_TLS:
+        return AuthenticationFailed(f"{who}: {text} ({code}); set {section}.tls.mode = 'required'")
     if code == _NO_TLS:
         return ConnectionLost(f"{who}: {text} ({code}); {section}.tls.mode is {config.tls.mode!r}")
     if "Packet sequence number" in text and not logged_in:

@@ -18,6 +18,7 @@ from ray_canal.model.position import EntryPosition
 from ray_canal.sinks.databases.mysql import MySqlDatabase
 from ray_canal.sinks.port import SinkError
 from ray_canal.source.checks import check_source
+from ray_canal.source.connection import GRANTS, connect
 from tests.dumps import (
     failure,
     instance,
@@ -55,6 +56,36 @@ def test_missing_grant(server: Server) -> None:
         assert "GRANT REPLICATION SLAVE" in str(each)
     assert not results["grant REPLICATION SLAVE"].ok
     assert "GRANT" in results["grant REPLICATION SLAVE"].fix
+
+
+def test_limits_of_a_user_are_waited_for(server: Server) -> None:
+    """The connections of a program that died may count for a while; an hour's queries end."""
+    source = instance(server, username="few", password="p")
+    alter = "GRANT USAGE ON *.* TO" if server.kind == "mysql56" else "ALTER USER"
+    server.execute(
+        "CREATE USER few@'%' IDENTIFIED BY 'p'",
+        f"GRANT {GRANTS} ON *.* TO few@'%'",
+        f"{alter} few@'%' WITH MAX_USER_CONNECTIONS 1",
+    )
+    try:
+        with connect(source.source), pytest.raises(ConnectionLost, match="MAX_USER_CONNECTIONS 0"):
+            connect(source.source)
+    finally:
+        server.execute("DROP USER few@'%'")
+
+
+def test_a_server_in_offline_mode_is_waited_for(mysql97: Server) -> None:
+    source = instance(mysql97, username="user", password="p")
+    mysql97.execute(
+        "CREATE USER user@'%' IDENTIFIED BY 'p'",
+        f"GRANT {GRANTS} ON *.* TO user@'%'",
+        "SET GLOBAL offline_mode = ON",
+    )
+    try:
+        with pytest.raises(ConnectionLost, match="offline mode"):
+            connect(source.source)
+    finally:
+        mysql97.execute("SET GLOBAL offline_mode = OFF", "DROP USER user@'%'")
 
 
 def test_unreachable() -> None:
