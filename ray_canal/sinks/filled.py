@@ -69,6 +69,17 @@ def refuse_untold_key(
         )
 
 
+def refuse_held_key(name: object, held: Sequence[str], columns: Sequence[ColumnSpec]) -> None:
+    """Raises SinkError: a table has a primary key of columns of the source's table, which has none,
+    so that it may have equal rows."""
+    if {each.lower() for each in held} <= {column.name.lower() for column in columns}:
+        raise SinkError(
+            f"{name} has the primary key ({', '.join(held)}), and the source's table has none, or "
+            f"no longer: drop that of {name}, and start again",
+            "schema",
+        )
+
+
 def constant(value: str | bytes, column: ColumnMeta, kind: pa.DataType) -> pa.Scalar | None:
     """Return a DEFAULT's constant as a value of this column, whose Arrow type is `kind`. None: it
     cannot be told, as that of a TIMESTAMP, which depends on the session's time zone."""

@@ -16,7 +16,7 @@ from ray_canal.config.sink import TablePolicy
 from ray_canal.model.table_event import ERASE, RENAME, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec, column_specs
-from ray_canal.sinks.filled import filled, kept_key, refuse_untold_key
+from ray_canal.sinks.filled import filled, kept_key, refuse_held_key, refuse_untold_key
 from ray_canal.sinks.left_out import is_left_out, is_of_sequence, refuse_changes
 from ray_canal.sinks.port import READ_AGAIN, Changed, Rows, SinkError, advising, naming
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
@@ -349,6 +349,8 @@ class SchemaFollower:
                 found = self._emptied(name, found, columns)
         if not key and self._policy.without_key != "rows":
             return  # what to do is decided when rows come
+        if not key and found is not None and found.key:
+            refuse_held_key(name, found.key, columns)
         self._fit(name, columns, key, change.added)
         if found is None:
             return

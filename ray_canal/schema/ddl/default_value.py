@@ -105,6 +105,8 @@ def implicit_value(column: ColumnMeta) -> Constant | None:
         return _OF_MARIADB[column.mysql_type]
     if column.type_code in (mysql.TIME, mysql.TIME2):
         return "00:00:00"
+    if column.type_code == mysql.JSON:
+        return "null"
     if column.type_code in _ZERO:
         return "0"
     return "" if column.type_code in _EMPTY else None

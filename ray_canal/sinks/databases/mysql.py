@@ -67,6 +67,7 @@ _SCHEMA = {
     1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101, 1049, 1059, 1067, 1103, 1113, 1115, 1117, 1163,
     1170, 1253, 1273, 1288, 1347, 1364, 1471, 1906, 3105,
 }  # fmt: skip
+_ADVICE = "; make the table there, with a key on the same parts of columns as the source's"
 _GENERATED = re.compile("virtual|stored|persistent")
 
 
@@ -204,12 +205,14 @@ class MySqlDatabase(SqlDatabase):
 
     def tells_keys(self, name: TableName) -> bool:
         rows = self._run(
-            "SELECT collation_name FROM information_schema.columns WHERE table_schema = %s"
-            " AND table_name = %s AND column_key = 'PRI' AND collation_name IS NOT NULL",
+            "SELECT c.collation_name, s.sub_part FROM information_schema.statistics s"
+            " JOIN information_schema.columns c USING (table_schema, table_name, column_name)"
+            " WHERE table_schema = %s AND table_name = %s AND s.index_name = 'PRIMARY'",
             *name,
         )
-        in_bytes = all(shown(row[0]).endswith("bin") for row in rows)
-        return in_bytes and not self._delete_first.get(name, True)
+        is_whole = all(part is None for _, part in rows)  # else keys meet by their first bytes
+        in_bytes = all(shown(row[0]).endswith("bin") for row in rows if row[0] is not None)
+        return is_whole and in_bytes and not self._delete_first.get(name, True)
 
     def missing_rights(self, names: Sequence[TableName], changes: bool) -> list[str]:
         """See Database. The rights of roles that a login has by default count."""
@@ -421,6 +424,7 @@ def _translated(error: MySQLError, sql: str | bytes) -> SinkError:
         kind = "poison"
     elif number in _SCHEMA:
         kind = "schema"
+    text += _ADVICE if number in (1071, 1170) else ""  # the key is too long, or needs a length
     told = sql if isinstance(sql, str) else sql[:120].decode("utf-8", "replace")
     return SinkError(f"target: {text} ({number}), at {told[:120]}", kind)
 

@@ -31,6 +31,7 @@ SESSION = StatementSession("db")
         ("add d timestamp default current_timestamp", {}, {"d": None}),
         ("add e int as (a + 1)", {}, {"e": None}),
         ("add d int default (rand()), add k int auto_increment unique", {}, {"d": None, "k": None}),
+        ("add j json not null, add v vector(3) not null", {}, {"j": "null", "v": None}),
         ("change a x int, add a int default 5", {"a": "x"}, {"a": "5"}),
         ("add d bit(3) default b'101' after a, rename to u", {}, {"d": b"\x05"}),
         ("modify a int not null default 7", {}, {}),
