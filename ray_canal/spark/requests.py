@@ -29,7 +29,13 @@ from ray_canal.spark.log_stream import LogStream, Sizes, Table
 from ray_canal.spark.read_options import ReadOptions
 from ray_canal.spark.schema import readable_schema, schema_json
 from ray_canal.spark.stream_options import StreamOptions
-from ray_canal.spark.stream_schema import peeked_schema, table_filter, with_note_columns
+from ray_canal.spark.stream_schema import (
+    has_columns,
+    peeked_schema,
+    table_filter,
+    with_note_columns,
+    with_presence_columns,
+)
 from ray_canal.views.arrow import arrow_schema
 
 UNKNOWN = "?"
@@ -132,7 +138,9 @@ class Requests:
         self._await_free(options)
         connector = self._connected(options)
         try:
-            return schema_json(self._stream_schema(connector, options))
+            found = self._stream_schema(connector, options)
+            is_partial = options.images == "partial"
+            return schema_json(with_presence_columns(found) if is_partial else found)
         finally:
             connector.close()
 
@@ -148,11 +156,11 @@ class Requests:
 
         wait_s = options.schema_timeout_s
         found = peeked(min(wait_s, _NEWS_S))
-        if found is None:
+        if found is None or not has_columns(found):
             meta = self._ground.table_meta(options.destination, options.table)
             if meta is not None:
                 return with_note_columns(readable_schema(arrow_schema(meta)))
-            found = peeked(wait_s - _NEWS_S)
+            found = found or peeked(wait_s - _NEWS_S)
         if found is None:
             raise ConfigError(
                 f"{options.table} has no change within {wait_s:g} s, and "

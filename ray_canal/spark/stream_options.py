@@ -23,6 +23,7 @@ _NAMES = {
     "schematimeout": "schemaTimeout",
     "statements": "statements",
     "partitions": "partitions",
+    "images": "images",
 }
 
 
@@ -39,6 +40,7 @@ class StreamOptions:
     start: Literal["head", "tail"] | None = None
     statements: Statements = "error"
     partitions: int = 0
+    images: Literal["whole", "partial"] = "whole"
 
     @property
     def reader(self) -> tuple[str, int]:
@@ -69,6 +71,7 @@ class StreamOptions:
             None if start is None else _start(start),
             statements_of(statements),
             number_option("partitions", options.get("partitions", "0")),
+            _images(options.get("images", "whole")),
         )
 
 
@@ -108,6 +111,14 @@ def _start(value: str) -> Literal["head", "tail"]:
     if value == "tail":
         return "tail"
     raise ConfigError(f"option start is {value!r}: head or tail")
+
+
+def _images(value: str) -> Literal["whole", "partial"]:
+    if value == "whole":
+        return "whole"
+    if value == "partial":
+        return "partial"
+    raise ConfigError(f"option images is {value!r}: whole or partial")
 
 
 def statements_of(value: str) -> Statements:

@@ -14,6 +14,7 @@ from ray_canal.spark.ahead import EMPTY_BATCH
 from ray_canal.spark.frames import NOTES, Statements, common_schema, has_notes, tables_batches
 from ray_canal.spark.keys import key_of
 from ray_canal.spark.schema import is_part_of
+from ray_canal.views.presence import IMAGES, PRESENT_OF
 from ray_canal.views.row_places import place_at
 
 POLL_S = 0.2
@@ -43,22 +44,41 @@ def with_note_columns(found: pa.Schema) -> pa.Schema:
     return found
 
 
+def with_presence_columns(found: pa.Schema) -> pa.Schema:
+    """A schema with the columns that tell which columns an image has (views/presence.py)."""
+    for side, name in PRESENT_OF.items():
+        if name not in found.names and side in found.names:
+            flags = [pa.field(field.name, pa.bool_()) for field in found.field(side).type]
+            found = found.append(pa.field(name, pa.struct(flags)))
+    return found
+
+
 def refuse_other_columns(batch: pa.RecordBatch, name: str, schema: pa.Schema) -> None:
     """Raises ConfigError: a batch has columns, or types, that the query was not begun with."""
-    if not is_part_of(common_schema([batch]), schema):
+    given = common_schema([batch])
+    if is_part_of(given, schema):
+        return
+    if is_part_of(given, with_presence_columns(schema)):
         raise ConfigError(
-            f"at {place_at(batch, 0)} {name} has other columns than the query was begun "
-            "with; start it again, with the same checkpoint: load() then takes the new ones (leave "
-            "out .schema(...), or give it the new columns)"
+            f"at {place_at(batch, 0)} images of {name} lack columns (binlog_row_image), and the "
+            "query was begun with whole ones; start it again, with the same checkpoint and "
+            '.option("images", "partial")'
         )
+    raise ConfigError(
+        f"at {place_at(batch, 0)} {name} has other columns than the query was begun "
+        "with; start it again, with the same checkpoint: load() then takes the new ones (leave "
+        "out .schema(...), or give it the new columns)"
+    )
 
 
 def peeked_schema(
     connector: Any, table: str, batch_size: int, wait_s: float, statements: Statements
 ) -> pa.Schema | None:
-    """The columns of a table, from its first changes that the subscriber gets; None: it gets none
-    within `wait_s`. Nothing is acked; messages without the table's rows are passed over."""
+    """The columns of a table, from its first changes that the subscriber gets, up to some whose
+    columns are known: behind a DROP they are not. None: it gets no change within `wait_s`. Nothing
+    is acked; messages without the table's rows are passed over."""
     deadline = time.monotonic() + wait_s
+    found: list[pa.RecordBatch] = []
     try:
         while time.monotonic() < deadline:
             message = connector.get_without_ack(batch_size, POLL_S)
@@ -66,12 +86,19 @@ def peeked_schema(
                 if message.finished:
                     break
                 continue
-            found = tables_batches(message.batches, frozenset({table}), statements).get(table)
-            if found:
-                return stream_schema(found)
+            tables = tables_batches(message.batches, frozenset({table}), statements)
+            found += tables.get(table, [])
+            if found and has_columns(known := stream_schema(found)):
+                return known
     finally:
         connector.rollback()
-    return None
+    return stream_schema(found) if found else None
+
+
+def has_columns(found: pa.Schema) -> bool:
+    """Return whether a table's columns are known."""
+    images = [found.field(side).type for side in IMAGES if side in found.names]
+    return not images or any(image.num_fields for image in images)
 
 
 def table_filter(table: str) -> str:

@@ -114,7 +114,7 @@ class Log:
         self.given = self.acked
 
 
-_KINDS = ["INSERT", "UPDATE", "DELETE", "STATEMENT", "TRUNCATE"]
+_KINDS = ["INSERT", "UPDATE", "DELETE", "STATEMENT", "TRUNCATE", "ERASE"]
 
 
 def change_batch(

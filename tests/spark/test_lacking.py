@@ -100,20 +100,26 @@ def of_files(spark: Any, changes: Changes, tmp_path: Path, **options: Any) -> An
 
 
 def of_a_stream(spark: Any, changes: Changes, tmp_path: Path, **options: Any) -> Any:
+    read = spark.read.format("ray_canal").option("table", "v.t")
+    (found,) = streamed(spark, changes, tmp_path, read.load(str(changes.file)).schema, {}, options)
+    return found
+
+
+def streamed(
+    spark: Any, changes: Changes, tmp_path: Path, columns: Any, given: Any, options: Any
+) -> list[Any]:
+    """What `latest` makes of each micro-batch. `columns`: None: those that `load()` finds."""
     name = f"lacking_{uuid.uuid4().hex[:8]}"
     source = {"files": [str(changes.file)], "start": "earliest"}
     canal.start(
         {"meta": {"backend": "memory"}, "instance": [{"destination": name, "source": source}]}
     )
-    columns = spark.read.format("ray_canal").option("table", "v.t").load(str(changes.file)).schema
-    found = []
+    found: list[Any] = []
     try:
+        reader = spark.readStream.format("ray_canal").option("destination", name).options(**given)
+        reader = reader.option("table", "v.t").option("client_id", 1)
         query = (
-            spark.readStream.format("ray_canal")
-            .option("destination", name)
-            .option("table", "v.t")
-            .option("client_id", 1)
-            .schema(columns)
+            (reader if columns is None else reader.schema(columns))
             .load()
             .writeStream.foreachBatch(lambda f, _: found.append(rows(latest(f, **options))))
             .option("checkpointLocation", str(tmp_path / uuid.uuid4().hex))
@@ -123,8 +129,7 @@ def of_a_stream(spark: Any, changes: Changes, tmp_path: Path, **options: Any) ->
         assert query.awaitTermination(300)
     finally:
         canal.stop(name)
-    (only,) = found
-    return only
+    return found
 
 
 WAYS: list[Callable[..., Any]] = [of_one_message, of_parquet, of_one_commit, of_files, of_a_stream]
@@ -215,6 +220,27 @@ def test_defaults_count_for_whole_images_in_files(
     assert untold[2] == (2, 10, "whole", None)
     with to_frames(spark, changes.batches) as made:
         assert "after_present" not in made.by_table["v.t"].columns
+
+
+def test_a_stream_of_partial_images_begins_with_whole_ones(
+    spark: Any, mysql97: Server, tmp_path: Path
+) -> None:
+    """MINIMAL: `load()` sees the first message, whose images are whole."""
+    changes = Changes(
+        mysql97,
+        (
+            "INSERT INTO v.t VALUES (1, 1, REPEAT('x', 5000))",
+            "ALTER TABLE v.t COMMENT = 'a message ends here'",
+            "UPDATE v.t SET a = 2 WHERE id = 1",
+        ),
+        "MINIMAL",
+    )
+    given = {"batch_size": "1", "maxBytesPerTrigger": "1k"}
+    with pytest.raises(Exception, match=r"images of v\.t lack columns"):
+        streamed(spark, changes, tmp_path, None, given, {"absent": "null"})
+    given["images"] = "partial"
+    found = streamed(spark, changes, tmp_path, None, given, {"absent": "null"})
+    assert found == [{1: (1, 1, "x" * 5000)}, {1: (1, 2, None)}]
 
 
 def test_a_batch_tells_which_columns_it_lacks() -> None:

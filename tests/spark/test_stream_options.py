@@ -20,10 +20,11 @@ def test_needed_ones_and_defaults() -> None:
 def test_all_of_them() -> None:
     options = StreamOptions.of(
         {**NEEDED, "maxbytespertrigger": "64k", "schematimeout": "5", "start": "tail",
-         "statements": "ignore", "batch_size": "100"}
+         "statements": "ignore", "batch_size": "100", "images": "partial"}
     )  # fmt: skip
     assert (options.bytes_max, options.schema_timeout_s) == (64 << 10, 5.0)
     assert (options.start, options.statements, options.batch_size) == ("tail", "ignore", 100)
+    assert options.images == "partial"
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ def test_all_of_them() -> None:
         ({"maxbytespertrigger": "much"}, "give bytes, such as 64m"),
         ({"start": "now"}, "head or tail"),
         ({"statements": "no"}, "error or ignore"),
+        ({"images": "all"}, "whole or partial"),
         ({"tabel": "x"}, "no option tabel; there are batch_size"),
     ],
 )
