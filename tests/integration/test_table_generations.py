@@ -60,6 +60,23 @@ def test_swapped_names_have_each_other_s_rows(any_shop: Shop) -> None:
     assert runner.status.retries == 0
 
 
+def test_a_target_that_takes_no_table_without_key_takes_renames(
+    mysql97: Server, shop: Shop
+) -> None:
+    """As managed servers have it; the table by which a rename is known to be done has a key."""
+    mysql97.execute("SET GLOBAL sql_require_primary_key = ON")
+    try:
+        shop.run("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+        runner = shop.mirror("(a|b)")
+        with shop.destination(), running(runner):
+            until(lambda: shop.is_mirrored("a"))
+            shop.run("RENAME TABLE a TO b", "INSERT INTO b VALUES (2)")
+            until(lambda: shop.is_mirrored("b"))
+        assert runner.status.retries == 0
+    finally:
+        mysql97.execute("SET GLOBAL sql_require_primary_key = OFF")
+
+
 def test_a_table_that_comes_into_the_filter_with_rows_stops_the_sink(
     shop: Shop, tmp_path: Path
 ) -> None:

@@ -297,7 +297,8 @@ class MySqlDatabase(SqlDatabase):
         mark = self._mark(where)
         free = TableName(self._cursor_database, mark.replace("moved", "free"))
         ready = free._replace(table=mark.replace("moved", "ready"))
-        self._run(f"CREATE TABLE IF NOT EXISTS {_named(ready)} (none INT) ENGINE=InnoDB")
+        column = "none INT PRIMARY KEY"
+        self._run(f"CREATE TABLE IF NOT EXISTS {_named(ready)} ({column}) ENGINE=InnoDB")
         for database in {new.database for new in pairs.values()}:
             self._run(f"CREATE DATABASE IF NOT EXISTS {_quoted(database)}")
         steps = [*in_order(pairs, free), (ready, free._replace(table=mark))]

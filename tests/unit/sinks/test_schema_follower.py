@@ -202,10 +202,13 @@ def test_a_type_to_which_values_might_be_rounded_stops_it(database: DuckDatabase
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_tables_of_a_lake_are_renamed_once(kind: str, tmp_path: Path) -> None:
+def test_tables_of_a_lake_are_renamed_once(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     def lake() -> Any:
         found = lake_of(sink_config(kind, lake=options(kind, tmp_path)))
         found.open()
+        request.addfinalizer(found.close)
         return found
 
     def rows(table: str) -> list[int]:
@@ -226,6 +229,7 @@ def test_tables_of_a_lake_are_renamed_once(kind: str, tmp_path: Path) -> None:
     chain = [at(90, step) for step in (*renamed("a", "old"), *renamed("b", "a"))]
     for _ in range(2):  # the second time by a run that does not know of the first
         shop.follow(chain)
+        first.close()
         first.open()
         assert (rows("old"), rows("a")) == ([1], [2])
         assert first.find(TableName("s", "b")) is None
