@@ -45,6 +45,9 @@ from ray_canal.views.table_events import is_of_table
 
 _OP = "canal_op"
 _REWOUND = "ray_canal.rewound"
+_APPEND_ONLY = "table is append-only"
+_UNFIT = "rows failed validation check"
+"""Words of delta-rs, whose errors are of one class: rows break a constraint of the table."""
 _PARTS = ("timeline", "file", "position", "row")
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -201,6 +204,12 @@ class DeltaFile:
     ) -> None:
         """Commit a net change, with its place."""
         schema = self.schema
+        if unfit := [name for name in schema.names if "`" in name or name == _OP]:
+            raise SinkError(
+                f"{self._uri}: a merge cannot name the column {unfit[0]}: leave the table out, or "
+                "give the column another name with `transform`",
+                "schema",
+            )
         rows = fitting(lake_table(upserts, True), schema, self._uri)
         gone = fitting(lake_table(deletes, True), schema, self._uri)
         source = pa.concat_tables(
@@ -374,9 +383,14 @@ def _translated(uri: str) -> Iterator[None]:
     except TableNotFoundError:
         raise
     except CommitFailedError as error:
+        if _APPEND_ONLY in str(error):
+            text = "take the property delta.appendOnly from it, or leave it out"
+            raise SinkError(f"{uri}: {error}: {text}", "schema") from None
         raise SinkError(f"{uri}: somebody else has committed meanwhile: {error}", "retry") from None
     except (DeltaError, OSError) as error:
         kind: Kind = "retry"
         if isinstance(error, DeltaProtocolError | SchemaMismatchError):
             kind = "schema"
+        elif _UNFIT in str(error):
+            kind = "poison"
         raise SinkError(f"{uri}: {error}", kind) from None

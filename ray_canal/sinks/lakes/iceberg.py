@@ -23,7 +23,9 @@ from pyiceberg.exceptions import (
     CommitStateUnknownException,
     ForbiddenError,
     NoSuchTableError,
+    NotInstalledError,
     OAuthError,
+    ResolveError,
     UnauthorizedError,
     ValidationError,
 )
@@ -52,7 +54,7 @@ from ray_canal.views.row_places import NOWHERE, RowPlace
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 _NEEDED = {**_NO_RETRIES, "commit.manifest-merge.enabled": "true"}
 _OF_NEW_TABLES = {**_NEEDED, "write.metadata.delete-after-commit.enabled": "true"}
-_REFUSED = (UnauthorizedError, ForbiddenError, OAuthError, BadRequestError)
+_REFUSED = (UnauthorizedError, ForbiddenError, OAuthError, BadRequestError, NotInstalledError)
 _CLIENTS = {"pyiceberg", "sqlalchemy", "botocore", "thrift", "google"}
 """Packages whose errors a catalog may raise, of those that pyiceberg knows."""
 _HOURS = 168
@@ -123,7 +125,10 @@ class IcebergLake:
         rows = fitting(lake_table(upserts, False), schema, str(name))
         gone = fitting(lake_table(deletes, False), schema, str(name))
         touched = pa.concat_tables([rows.select(list(key)), gone.select(list(key))])
-        rows = rows.cast(_schema_of(rows, schema))
+        try:
+            rows = rows.cast(_schema_of(rows, schema))
+        except ValueError as error:  # a column of a table that was made by hand has to have values
+            raise SinkError(f"{name}: {error}", "poison") from None
         with _translated(str(name)):
             written = write_files(table, touched, rows, self._writers)
             if not written.removed and not written.added:
@@ -355,7 +360,7 @@ def _translated(what: str) -> Iterator[None]:
         raise
     except (CommitFailedException, CommitStateUnknownException) as error:
         raise SinkError(f"{what}: somebody else has committed: {error}", "retry") from None
-    except ValidationError as error:
+    except (ValidationError, ResolveError) as error:
         raise SinkError(f"{what}: {error}", "schema") from None
     except _REFUSED as error:
         raise SinkError(f"{what}: {error}", "fatal") from None

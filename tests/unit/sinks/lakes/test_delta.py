@@ -146,3 +146,31 @@ def test_a_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="column id is int32") as caught:
         table.merge(["id"], rows.slice(1), rows, RowPlace(1, 1, 1, 1))
     assert caught.value.kind == "schema"
+
+
+def test_what_a_table_of_ones_own_refuses_is_not_tried_for_ever(tmp_path: Path) -> None:
+    """Rows that break a constraint are those of an entry that goes to the dead letters."""
+
+    def merge(name: str, v: int | None, column: str = "v") -> str:
+        keys = pa.table({"id": pa.array([], pa.int32())})
+        rows = pa.table({"id": pa.array([1], pa.int32()), column: pa.array([v], pa.int32())})
+        try:
+            DeltaFile(str(tmp_path / name), "app").merge(["id"], keys, rows, RowPlace(1, 1, 1, 1))
+        except SinkError as error:
+            return error.kind
+        return ""
+
+    columns = pa.schema([pa.field("id", pa.int32()), pa.field("v", pa.int32())])
+    table = DeltaTable.create(tmp_path / "positive", columns)
+    table.alter.add_constraint({"positive": "v > 0"})
+    assert [merge("positive", v) for v in (-1, 1, -1, 2)] == ["poison", "", "poison", ""]
+    there = pa.schema([columns.field("id"), pa.field("v", pa.int32(), nullable=False)])
+    DeltaTable.create(tmp_path / "there", there)
+    assert [merge("there", v) for v in (None, 1, None, 2)] == ["poison", "", "poison", ""]
+    settings = {"delta.appendOnly": "true"}
+    DeltaTable.create(tmp_path / "log", columns, configuration=settings)
+    assert [merge("log", v) for v in (1, 2)] == ["", "schema"]
+    for name in ("a`b", "canal_op"):
+        named = columns.set(1, columns.field("v").with_name(name))
+        DeltaTable.create(tmp_path / "named", named, mode="overwrite")
+        assert merge("named", 1, name) == "schema"

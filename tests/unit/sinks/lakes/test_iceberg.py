@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField
 
 from ray_canal.config.sink import LakeConfig
 from ray_canal.sinks.column_specs import ColumnSpec
@@ -205,4 +207,26 @@ def test_a_catalog_whose_database_is_locked_is_asked_again(tmp_path: Path) -> No
             lake.find(NAME)
     assert refused.value.kind == "retry"
     assert lake.find(NAME) is None
+    lake.close()
+
+
+def test_what_a_table_of_ones_own_refuses_is_not_tried_for_ever(tmp_path: Path) -> None:
+    """A null where a value is required is of an entry that goes to the dead letters; a required
+    column that the source lacks is a table that does not fit."""
+    lake = IcebergLake("x.s", LakeConfig(**options("iceberg", tmp_path)), pickled)
+    lake.open()
+    key, value = NestedField(1, "a", IntegerType(), required=True), LongType()
+    more = NestedField(3, "w", value, required=True)
+    schemas = {
+        "poison": Schema(key, NestedField(2, "v", value, required=True)),
+        "schema": Schema(key, NestedField(2, "v", value), more),
+    }
+    lake._opened.create_namespace("shop")
+    for kind, schema in schemas.items():
+        lake._opened.create_table(("shop", kind), schema)
+        upserts = pa.table({"a": pa.array([1], pa.int32()), "v": pa.array([None], pa.int64())})
+        place = RowPlace(1, 1, 1, 0)
+        with pytest.raises(SinkError) as refused:
+            lake.merge(TableName("shop", kind), ["a"], upserts.select(["a"]), upserts, place)
+        assert refused.value.kind == kind
     lake.close()
