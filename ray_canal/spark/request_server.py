@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
+import select
 import socketserver
 import threading
 from typing import Any
@@ -103,8 +104,19 @@ class _Request(socketserver.StreamRequestHandler):
         token, _, what = lines[0].partition(" ")
         if not hmac.compare_digest(token.encode(), server.server.token.encode()):
             return
-        answer = answer_line(server.server.requests, what, lines[1], lines[2])
+        requests = server.server.requests
+        answer = answer_line(requests, what, lines[1], lines[2])
+        if self._is_gone():
+            requests.forget(what, answer)
+            return
         self.wfile.write((answer + "\n").encode())
+
+    def _is_gone(self) -> bool:
+        """Return whether nobody waits for the answer any more, as the query was stopped: the three
+        lines are read, so what can be read now is the connection's end."""
+        end = select.poll()
+        end.register(self.connection, select.POLLIN)
+        return bool(end.poll(0))
 
 
 def answer_line(requests: Requests, what: str, first: str, second: str) -> str:

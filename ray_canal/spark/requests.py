@@ -118,6 +118,13 @@ class Requests:
             return UNKNOWN
         raise ConfigError("this stream is closed: another query reads with its client_id")
 
+    def forget(self, what: str, answer: str) -> None:
+        """Close what an answer that reached nobody has opened."""
+        if what == "OPEN":
+            self._close_stream(answer)
+        elif what == "READ":
+            self._reads.release(answer.partition(";")[0])
+
     def _read_options(self, given: dict[str, str]) -> ReadOptions:
         read = ReadOptions.of(given)
         if read.paths and not self._ground.reads_files:

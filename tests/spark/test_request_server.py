@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,7 @@ from ray_canal.spark import requests
 from ray_canal.spark.request_server import RequestServer
 from ray_canal.spark.row_transfer import Way
 from tests.spark.conftest import inserts
+from tests.spark.test_ahead import wait_until
 from tests.spark.test_chunks import read
 from tests.spark.test_log_stream import Subscription
 
@@ -139,3 +142,28 @@ def test_closing_the_server_closes_its_streams(subscriber: Subscriber) -> None:
     before = subscriber.closed
     server.close()
     assert subscriber.closed == before + 1
+
+
+def test_a_stream_whose_query_was_stopped_while_it_was_opened_is_closed(
+    server: RequestServer, subscriber: Subscriber
+) -> None:
+    """Its name reaches nobody, so nobody would close it: the client id would stay taken."""
+    begun, stopped = threading.Event(), threading.Event()
+
+    def connected(destination: str, client_id: int | None) -> Subscriber:
+        begun.set()
+        assert stopped.wait(30)
+        return subscriber
+
+    schema = ask(server, "SCHEMA", json.dumps(OPTIONS))
+    closed = subscriber.closed
+    server.requests._ground = dataclasses.replace(server.requests._ground, connect=connected)
+    host, _, port = server.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        request = f"{server.token} OPEN\n{json.dumps(OPTIONS)}\n{schema}\n"
+        connection.sendall(request.encode())
+        assert begun.wait(30)
+    stopped.set()
+    wait_until(lambda: subscriber.closed > closed)
+    assert len(server.requests) == 0
+    assert not ask(server, "OPEN", json.dumps(OPTIONS), schema).startswith("!")
