@@ -28,6 +28,7 @@ _TOLERATED = (
     "ignore:unclosed:ResourceWarning",
     "ignore:distutils Version classes:DeprecationWarning",
     "ignore:The distutils package:DeprecationWarning",
+    "ignore:datetime.datetime.utcfromtimestamp:DeprecationWarning",  # from Python 3.12 on
 )
 
 
