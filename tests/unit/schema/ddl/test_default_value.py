@@ -41,7 +41,7 @@ def test_a_backslash_is_itself_where_the_mode_says_so() -> None:
     [
         ("int", "0"), ("decimal(9,2)", "0"), ("bit(3)", "0"), ("year", "0"), ("varchar(9)", ""),
         ("text", ""), ("varbinary(9)", ""), ("enum('b','a')", "b"), ("set('b')", ""),
-        ("time(3)", "00:00:00"), ("date", None), ("timestamp", None), ("json", None),
+        ("time(3)", "00:00:00"), ("date", None), ("timestamp", None), ("json", "null"),
         ("point", None),
     ],
 )  # fmt: skip
