@@ -15,8 +15,9 @@ from ray_canal.source.start.server_log import ServerLog
 
 log = logging.getLogger(__name__)
 
-_SILENT_LOG_S = 60.0
-"""Time without an event after which the log is checked."""
+_SILENT_LOG_S = 10.0
+"""Time without an event after which the log is checked: it costs a connection each time. A dump
+whose log is reset sends nothing until the new file is longer than the old one was."""
 
 
 class SameLog:
