@@ -10,7 +10,27 @@ import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
+
+SEQUENCE_COLUMNS = (
+    "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment",
+    "cache_size", "cycle_option", "cycle_count",
+)  # fmt: skip
+"""Columns of the one row of a MariaDB SEQUENCE (MariaDB manual, "SEQUENCE Storage Engine")."""
+
+
+class HasName(Protocol):
+    """A column, or a field of Arrow's."""
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        ...
+
+
+def is_sequence(columns: Iterable[HasName]) -> bool:
+    """Tell if a table is a SEQUENCE, by its columns."""
+    return tuple(column.name for column in columns) == SEQUENCE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)

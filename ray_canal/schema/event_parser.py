@@ -204,9 +204,9 @@ class _Chunk:
         if effects:
             records = with_effects(records, effects)
         if self._keeper is not None and not event.is_annotation and is_ddl(event.sql):
-            place = head, event.position
-            told = self._keeper.applied(*place, event.sql, session, moves_rows=bool(effects))
-            self.changes += told
+            self.changes += self._keeper.applied(
+                head, event.position, event.sql, session, moves_rows=bool(effects)
+            )
         for record in records:
             if record.is_ddl:
                 self._schemas.changed(record.schema or event.schema)

@@ -6,32 +6,19 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-import pyarrow as pa
-
 from ray_canal.config.sink import TablePolicy
 from ray_canal.model.table_event import ERASE
+from ray_canal.model.table_meta import is_sequence
 from ray_canal.sinks.port import Changed, Rows, SinkError, naming
 
 logger = logging.getLogger(__name__)
 
-_SEQUENCE = [
-    "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment",
-    "cache_size", "cycle_option", "cycle_count",
-]  # fmt: skip
-
-
-def is_sequence(shape: pa.Schema | None, key: Sequence[str]) -> bool:
-    """Return whether a table, by the schema of its batches, is a SEQUENCE of MariaDB: its one row
-    is written again and again, as rows that are inserted, and has no key."""
-    if shape is None or key or "after" not in shape.names:
-        return False
-    return [field.name for field in shape.field("after").type] == _SEQUENCE
-
 
 def is_of_sequence(step: Changed) -> bool:
-    """Return whether a statement made, or changed, a SEQUENCE."""
-    key = [] if step.meta is None else [c.name for c in step.meta.columns if c.is_key]
-    return is_sequence(step.change.arrow_schema, key)
+    """Return whether a statement made, or changed, a SEQUENCE of MariaDB: its one row is written
+    again and again, as rows that are inserted, and has no key."""
+    columns = () if step.meta is None else step.meta.columns
+    return is_sequence(columns) and not any(column.is_key for column in columns)
 
 
 def refuse_changes(
@@ -62,7 +49,7 @@ def is_left_out(policy: TablePolicy, rows: Rows) -> bool:
             "take a snapshot of the table then",
             "schema",
         )
-    if is_sequence(rows.batch.schema, rows.key):
+    if not rows.key and is_sequence(rows.batch.schema.field("after").type):
         _tell(rows.schema, rows.table)
         return True
     return not rows.key and policy.without_key == "ignore"

@@ -98,23 +98,17 @@ def _in_bits(keys: pa.Table) -> pa.Table:
     """Return keys with their floating-point numbers as integers of the same bits: 0 and -0 are one
     number, and two keys for a target that compares bits. So an UPDATE that makes one of the other
     removes the one and writes the other, which is right wherever they are one, too."""
-    for at, field in enumerate(keys.schema):
-        if pa.types.is_floating(field.type):
-            bits = pa.int64() if field.type.bit_width == 64 else pa.int32()
-            keys = keys.set_column(at, field.name, _viewed(keys[field.name], bits))
-    return keys
+    bits = {pa.float64(): pa.int64(), pa.float32(): pa.int32()}
+    return _viewed(keys, [bits.get(kind, kind) for kind in keys.schema.types])
 
 
-def _of_bits(keys: pa.Table, kinds: Sequence[pa.DataType]) -> pa.Table:
-    """Return keys of `_in_bits` in the types that they had."""
+def _viewed(keys: pa.Table, kinds: Sequence[pa.DataType]) -> pa.Table:
+    """Return the bytes of keys as values of other types of the same width."""
     for at, (field, kind) in enumerate(zip(keys.schema, kinds, strict=True)):
-        if pa.types.is_floating(kind):
-            keys = keys.set_column(at, field.name, _viewed(keys[field.name], kind))
+        if field.type != kind:
+            chunks = [chunk.view(kind) for chunk in keys[field.name].chunks]
+            keys = keys.set_column(at, field.name, pa.chunked_array(chunks, kind))
     return keys
-
-
-def _viewed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return pa.chunked_array([chunk.view(kind) for chunk in values.chunks], kind)
 
 
 def net_change(
@@ -150,6 +144,6 @@ def net_change(
     deletes = last.filter(pa.array(~writes)).select([f"k{n}" for n in range(len(key))])
     kept = np.sort(found[writes] // 2)
     return NetChange(
-        _of_bits(deletes.rename_columns(list(key)).combine_chunks(), kinds_of_key),
+        _viewed(deletes.rename_columns(list(key)).combine_chunks(), kinds_of_key),
         image(table.select(["after"]).take(kept), "after", columns),
     )

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from ray_canal.errors import ConfigError, PrivilegeMissing, ServerSettingRefused, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.snapshot_wish import SnapshotWish
-from ray_canal.model.table_meta import TableMeta
-from ray_canal.schema.ddl.create_table import is_sequence
+from ray_canal.model.table_meta import TableMeta, is_sequence
 from ray_canal.schema.names import Name
 from ray_canal.schema.records import with_period
 from ray_canal.snapshot.descriptions import FEW, Descriptions, Indexes

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ray_canal.errors import ConfigError
 from ray_canal.spark.frames import Statements
+
+T = TypeVar("T", bound=str)
 
 _BYTES = re.compile(r"(\d+)([kmg]?)b?\Z", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -71,7 +73,7 @@ class StreamOptions:
             None if start is None else _start(start),
             statements_of(statements),
             number_option("partitions", options.get("partitions", "0")),
-            _images(options.get("images", "whole")),
+            _one_of(("whole", "partial"), "images", options.get("images", "whole")),
         )
 
 
@@ -106,25 +108,16 @@ def bytes_option(name: str, value: str) -> int:
 
 
 def _start(value: str) -> Literal["head", "tail"]:
-    if value == "head":
-        return "head"
-    if value == "tail":
-        return "tail"
-    raise ConfigError(f"option start is {value!r}: head or tail")
-
-
-def _images(value: str) -> Literal["whole", "partial"]:
-    if value == "whole":
-        return "whole"
-    if value == "partial":
-        return "partial"
-    raise ConfigError(f"option images is {value!r}: whole or partial")
+    return _one_of(("head", "tail"), "start", value)
 
 
 def statements_of(value: str) -> Statements:
     """Return what happens to statements that change rows. Raises ConfigError."""
-    if value == "error":
-        return "error"
-    if value == "ignore":
-        return "ignore"
-    raise ConfigError(f"option statements is {value!r}: error or ignore")
+    return _one_of(("error", "ignore"), "statements", value)
+
+
+def _one_of(allowed: tuple[T, T], name: str, value: str) -> T:
+    for each in allowed:
+        if value == each:
+            return each
+    raise ConfigError(f"option {name} is {value!r}: {' or '.join(allowed)}")

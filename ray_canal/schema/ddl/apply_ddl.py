@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from ray_canal.model.table_meta import is_sequence
 from ray_canal.schema.ddl.alter_table import Alteration, read_alter
 from ray_canal.schema.ddl.altered import altered
 from ray_canal.schema.ddl.column_definition import read_charset
-from ray_canal.schema.ddl.create_table import is_sequence, read_create
+from ray_canal.schema.ddl.create_table import read_create
 from ray_canal.schema.ddl.keys import read_parts, taken_over, with_hashes
 from ray_canal.schema.ddl.vocabulary import skip_alter_options
 from ray_canal.schema.ddl.words import Words, statement

@@ -8,12 +8,12 @@ types, whose declared text entries must show. A reader of all of it was needed; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ray_canal.errors import ConfigError
 from ray_canal.model.schema_record import KeyState
-from ray_canal.model.table_meta import ColumnMeta, TableMeta
+from ray_canal.model.table_meta import SEQUENCE_COLUMNS, ColumnMeta, TableMeta
 from ray_canal.schema.ddl.column_definition import Definition, read_charset, read_definition
 from ray_canal.schema.ddl.column_type import DEFAULT_CHARSET, column_meta
 from ray_canal.schema.ddl.keys import named, read_key, with_hashes
@@ -26,11 +26,8 @@ _KEYS = {
     "PRIMARY", "UNIQUE", "KEY", "INDEX", "CONSTRAINT", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK",
 }  # fmt: skip
 _HIDDEN_PERIOD = ("row_start", "row_end")
-_SEQUENCE = (
-    ("next_not_cached_value", "bigint(21)"), ("minimum_value", "bigint(21)"),
-    ("maximum_value", "bigint(21)"), ("start_value", "bigint(21)"), ("increment", "bigint(21)"),
-    ("cache_size", "bigint(21) unsigned"), ("cycle_option", "tinyint(1) unsigned"),
-    ("cycle_count", "bigint(21)"),
+_SEQUENCE_TYPES = (
+    *("bigint(21)",) * 5, "bigint(21) unsigned", "tinyint(1) unsigned", "bigint(21)"
 )  # fmt: skip
 
 
@@ -79,11 +76,6 @@ def period_columns() -> list[ColumnMeta]:
     ]
 
 
-def is_sequence(columns: Sequence[ColumnMeta]) -> bool:
-    """Tell if a table is a sequence, by its columns."""
-    return [column.name for column in columns] == [name for name, _ in _SEQUENCE]
-
-
 def with_row_end_key(state: TableState) -> TableState:
     """The table with ROW END in its primary key, if it has one: MariaDB puts it there."""
     name = (state.row_end or _HIDDEN_PERIOD[1] * state.hidden_period).lower()
@@ -123,7 +115,8 @@ def _sequence(words: Words) -> Iterator[Definition]:
     kind = ""
     if words.take("AS"):
         kind = words.identifier().lower() + " unsigned" * words.take("UNSIGNED")
-    for number, (name, mysql_type) in enumerate(_SEQUENCE):
+    columns = zip(SEQUENCE_COLUMNS, _SEQUENCE_TYPES, strict=True)
+    for number, (name, mysql_type) in enumerate(columns):
         text = f"`{name}` {kind if kind and number < 5 else mysql_type} NOT NULL"
         yield read_definition(Words(text))
 

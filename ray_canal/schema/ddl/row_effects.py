@@ -13,8 +13,7 @@ from typing import Protocol
 
 from ray_canal.binlog.parsed import QueryEvent, QueryRecord
 from ray_canal.model.table_event import ERASE, RENAME, STATEMENT, TRUNCATE, TableEffect
-from ray_canal.model.table_meta import TableMeta
-from ray_canal.schema.ddl.create_table import is_sequence
+from ray_canal.model.table_meta import TableMeta, is_sequence
 from ray_canal.schema.ddl.vocabulary import (
     CALLING_VERBS,
     NOT_A_TABLE,
