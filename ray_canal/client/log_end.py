@@ -15,6 +15,9 @@ EMPTY_GETS = 2
 """One may come while a chunk is being decoded."""
 _SOURCE_AWAY_S = 10.0
 """A source that does not say where it ends is waited for so long."""
+_RESET_S = 30.0
+"""A log that ends before what was read of it was reset. So long its destination has to notice it,
+which takes 10 s where the source stays silent."""
 _FULL_S = 0.2
 _STALE_S, _LOOK_S = 5.0, 0.2
 """So long an end is waited for that the source told after the read began."""
@@ -60,6 +63,9 @@ class LogEnd:
         self._reach = reach
         self._began_s = time.monotonic()
         self._place: RowPlace | None = None
+        self._read: RowPlace | None = None
+        """How far the destination had read when this began."""
+        self._patience_s = _SOURCE_AWAY_S
         self._empty_gets = 0
         self._is_there = False
         while self._look() and time.monotonic() - self._began_s < _STALE_S:
@@ -87,11 +93,15 @@ class LogEnd:
         reach = self._reach()
         if reach is None:
             return False
+        self._read = self._read or reach.read
         if self._place is None and reach.end is not None and for_s < reach.end_age_s < _STALE_S:
             return True
         if self._place is None:
-            self._place = None if reach.end is None else max(reach.end, reach.read, key=_key)
-            if time.monotonic() - self._began_s > _SOURCE_AWAY_S:
+            end = reach.end
+            if end is not None and end.key < self._read.key and reach.end_age_s < for_s:
+                self._patience_s, end = _RESET_S, None
+            self._place = None if end is None else max(end, reach.read, key=_key)
+            if time.monotonic() - self._began_s > self._patience_s:
                 self._place = self._place or reach.read
         has_read = self._place is not None and reach.read.key >= self._place.key
         self._is_there = not reach.detached and (has_read or reach.full_s > _FULL_S)

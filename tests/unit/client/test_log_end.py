@@ -104,3 +104,36 @@ def test_a_destination_that_starts_again_is_waited_for() -> None:
     answers = iter([None, None, Reach(at(300), at(300)), Reach(at(300), at(300))])
     end = LogEnd(lambda: next(answers))
     assert [end.is_empty() for _ in range(6)] == [False] * 5 + [True]
+
+
+def test_a_log_that_was_reset_is_waited_for_until_its_destination_notices(
+    monkeypatch: Any,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module.time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
+
+    def reach() -> Reach:
+        if now[0] < 11.0:
+            return Reach(at(500), at(90, 1), end_age_s=0.1)
+        if now[0] < 13.0:  # noticed, and it has not asked the source since
+            return Reach(at(4, 1, timeline=3), None)
+        return Reach(at(90, 1, timeline=3), at(90, 1, timeline=3))
+
+    end = LogEnd(reach)
+    found = []
+    while not found or not found[-1]:
+        now[0] += 0.5
+        found.append(end.is_empty())
+    assert now[0] > 13.0
+    assert end.is_reached(row(90, 1, timeline=3))
+
+
+def test_a_log_that_stays_behind_what_was_read_is_not_waited_for_longer(monkeypatch: Any) -> None:
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module.time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
+    end = LogEnd(lambda: Reach(at(500), at(90, 1), end_age_s=0.1))
+    assert not any(end.is_empty() for _ in range(8))
+    now[0] = 31.0
+    assert any(end.is_empty() for _ in range(4))
