@@ -21,6 +21,8 @@ from ray_canal.views.mysql_texts import fraction_digits, fraction_notes, mysql_t
 
 SPARK_DECIMAL_DIGITS_MAX = 38
 _UINT64_DIGITS = 20
+_DOUBLE_DIGITS = 15
+"""A double keeps every decimal number of so many digits."""
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 
 _SIMPLE = {
@@ -260,6 +262,26 @@ def _is_part(given: pa.DataType, wanted: pa.DataType) -> bool:
             for field in given
         )
     return bool(merged_type(given, wanted) == wanted)
+
+
+def unrounded(given: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """`wanted`, with text for floating numbers in which numbers of `given` would be rounded: a
+    BIGINT, or a DECIMAL of more than 15 digits."""
+    found = _unrounded(pa.struct(list(given)), pa.struct(list(wanted)))
+    return pa.schema(list(found), wanted.metadata)
+
+
+def _unrounded(given: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    if kind.is_struct(given) and kind.is_struct(wanted):
+        types = {field.name.lower(): field.type for field in given}
+        return pa.struct(
+            [
+                field.with_type(_unrounded(types.get(field.name.lower(), field.type), field.type))
+                for field in wanted
+            ]
+        )
+    digits = given.precision if kind.is_decimal(given) else _DIGITS.get(given, 0)
+    return pa.string() if kind.is_floating(wanted) and digits > _DOUBLE_DIGITS else wanted
 
 
 def spark_type(readable: pa.DataType) -> spark.DataType:

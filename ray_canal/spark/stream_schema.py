@@ -13,7 +13,7 @@ from ray_canal.errors import ConfigError
 from ray_canal.spark.ahead import EMPTY_BATCH
 from ray_canal.spark.frames import NOTES, Statements, common_schema, has_notes, tables_batches
 from ray_canal.spark.keys import key_of
-from ray_canal.spark.schema import is_part_of
+from ray_canal.spark.schema import is_part_of, readable_schema, unrounded
 from ray_canal.views.presence import IMAGES, PRESENT_OF
 from ray_canal.views.row_places import place_at
 
@@ -22,8 +22,12 @@ POLL_S = 0.2
 
 
 def stream_schema(batches: list[pa.RecordBatch]) -> pa.Schema:
-    """The columns that a stream of a table has, from its first changes."""
-    found, key = with_note_columns(common_schema(batches)), last_key(batches)
+    """The columns that a stream of a table has, from its first changes: those of all of its
+    versions there, and text where a number of one would be rounded in another's type."""
+    found, key = common_schema(batches), last_key(batches)
+    for batch in batches:
+        found = unrounded(readable_schema(batch.schema), found)
+    found = with_note_columns(found)
     if key is None:
         return found
     return found.with_metadata({**(found.metadata or {}), b"canal.key": json.dumps(key).encode()})
@@ -56,9 +60,9 @@ def with_presence_columns(found: pa.Schema) -> pa.Schema:
 def refuse_other_columns(batch: pa.RecordBatch, name: str, schema: pa.Schema) -> None:
     """Raises ConfigError: a batch has columns, or types, that the query was not begun with."""
     given = common_schema([batch])
-    if is_part_of(given, schema):
+    if _is_shown(given, schema):
         return
-    if is_part_of(given, with_presence_columns(schema)):
+    if _is_shown(given, with_presence_columns(schema)):
         raise ConfigError(
             f"at {place_at(batch, 0)} images of {name} lack columns (binlog_row_image), and the "
             "query was begun with whole ones; start it again, with the same checkpoint and "
@@ -66,9 +70,25 @@ def refuse_other_columns(batch: pa.RecordBatch, name: str, schema: pa.Schema) ->
         )
     raise ConfigError(
         f"at {place_at(batch, 0)} {name} has other columns than the query was begun "
-        "with; start it again, with the same checkpoint: load() then takes the new ones (leave "
-        "out .schema(...), or give it the new columns)"
+        "with, or other types; start it again, with the same checkpoint: load() then takes the new "
+        "ones (leave out .schema(...), or give it the new columns)" + _others(given, schema)
     )
+
+
+def _is_shown(given: pa.Schema, schema: pa.Schema) -> bool:
+    """Return whether all values of one schema can be shown in the other as they are."""
+    return is_part_of(given, schema) and unrounded(given, schema) == schema
+
+
+def _others(given: pa.Schema, schema: pa.Schema) -> str:
+    """Return the names of a table's columns that cannot be shown so, in brackets."""
+    names: list[str] = []
+    for side in IMAGES:
+        if side in given.names and side in schema.names:
+            wanted = pa.schema(list(schema.field(side).type))
+            columns = list(given.field(side).type)
+            names += [f.name for f in columns if not _is_shown(pa.schema([f]), wanted)]
+    return f" ({', '.join(dict.fromkeys(names))})" if names else ""
 
 
 def peeked_schema(

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.errors import ConfigError
+from ray_canal.spark.schema import unrounded
 from ray_canal.spark.stream_schema import has_columns, peeked_schema
 from tests.spark.conftest import change_batch, inserts
 from tests.spark.test_log_stream import Engine, Subscription, stream_of
@@ -50,3 +51,37 @@ def test_columns_are_those_of_rows_behind_a_drop() -> None:
     found = peeked_schema(Subscription(batches[:1]), "shop.item", 1000, 0.5, "error")
     assert found is not None
     assert not has_columns(found)
+
+
+@pytest.mark.parametrize("exact", [pa.int64(), pa.decimal128(20, 0)])
+def test_a_double_that_becomes_exact_is_not_rounded(exact: pa.DataType) -> None:
+    large = 2**53 + 1
+
+    def batch(position: int, type: pa.DataType, number: int) -> pa.RecordBatch:
+        row = pa.array([number]).cast(type, safe=False)[0].as_py()
+        return change_batch(
+            [("INSERT", None, {"id": row})], pa.struct([("id", type)]), position=position
+        )
+
+    versions = [pa.float64()] * 4 + [exact] * 3
+    batches = [batch(1000 + n, each, large + n) for n, each in enumerate(versions)]
+    subscription, engine = Subscription(batches, rows_max=3), Engine()
+    subscription.exact = True
+    with pytest.raises(ConfigError, match=r"the same checkpoint.*\(id\)"):
+        engine.run(stream_of(subscription))
+    assert engine.written == [2.0**53, 2.0**53 + 2, 2.0**53 + 4]
+    # The next message has rows of both types, which text holds without rounding.
+    engine.run(stream_of(subscription))
+    shown = ["9.007199254740996e15", *map(str, range(large + 4, large + 7))]
+    assert engine.written[3:] == shown
+    subscription.given = subscription.acked = 4
+    later = peeked_schema(subscription, "shop.item", 1000, 5.0, "error")
+    assert later is not None
+    assert later.field("after").type.field("id").type == exact
+
+
+def test_short_numbers_stay_doubles() -> None:
+    """A double keeps a decimal of 15 digits, and an INT."""
+    given = pa.schema([("after", pa.struct([("d", pa.decimal128(15, 2)), ("i", pa.int32())]))])
+    wanted = pa.schema([("after", pa.struct([("d", pa.float64()), ("i", pa.float64())]))])
+    assert unrounded(given, wanted) == wanted
