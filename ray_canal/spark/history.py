@@ -35,7 +35,8 @@ def scd2(
     `key`: the key columns; None takes the primary key that the frame carries. A change of the key
     ends one row and begins another; TRUNCATE, DROP and a RENAME of another table to this name end
     all. What rows were before their first change in `frame` is not in it. Commit times are the
-    server's; two changes in one moment leave a version of no length.
+    server's (MariaDB and MySQL before 8.0 log those of statements), but no version begins before
+    the one that it follows; two changes in one moment leave a version of no length.
 
     `uncommitted`: XA transactions whose rows do not count, as `Prepared` knows them.
 
@@ -73,7 +74,10 @@ def scd2(
         both = both.unionByName(both.select(*keys).distinct().crossJoin(ends))
     places = [f"order_{n}" for n in range(len(order))]
     rows = Window.partitionBy(*keys).orderBy(*places, "step")
-    versions = both.withColumn(VALID_TO, F.lead(VALID_FROM).over(rows)).where("row IS NOT NULL")
+    # A statement that waited for a lock has an older time on MariaDB than what it waited for.
+    times = F.max(VALID_FROM).over(rows.rowsBetween(Window.unboundedPreceding, 0))
+    timed = both.withColumn(VALID_FROM, times)
+    versions = timed.withColumn(VALID_TO, F.lead(VALID_FROM).over(rows)).where("row IS NOT NULL")
     return versions.select(
         "row.*", VALID_FROM, VALID_TO, F.col(VALID_TO).isNull().alias(IS_CURRENT)
     )

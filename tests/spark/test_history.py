@@ -64,6 +64,21 @@ def test_each_version_has_its_times(spark) -> None:
         assert versions(scd2(made.by_table["shop.item"])) == EXPECTED
 
 
+def test_a_version_never_ends_before_it_begins(spark) -> None:
+    """MariaDB logs when a statement began, also of one that waited for a lock meanwhile."""
+    changes = [
+        inserts(1, 1, day=DAYS[0]),
+        change_batch([("UPDATE", item(1, "x"), item(1, "b"))], ITEM, position=2000, day=DAYS[3]),
+        change_batch([("UPDATE", item(1, "b"), item(1, "c"))], ITEM, position=3000, day=DAYS[1]),
+    ]
+    with to_frames(spark, changes) as made:
+        assert versions(scd2(made.by_table["shop.item"])) == [
+            (1, "b", 24, 24, False),
+            (1, "c", 24, None, True),
+            (1, "item 1 ñ", 21, 24, False),
+        ]
+
+
 def noted(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
     """A change of the table as a whole, as `with_notes` makes it."""
     kinds = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([kind]))
