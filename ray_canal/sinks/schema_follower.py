@@ -40,6 +40,12 @@ class TargetTable(NamedTuple):
     key: tuple[str, ...] | None
     generated: tuple[str, ...] = ()
 
+    @property
+    def followed(self) -> set[str]:
+        """Columns but those of a key that the target computes itself: some servers give one to a
+        table that has none."""
+        return set(self.columns) - (set(self.key or ()) & set(self.generated))
+
     def spelled(self, name: str) -> str:
         """Return a column's name as it is written here: no table of the source has two names that
         differ in the case of letters alone. One that is not here is returned as it is."""
@@ -207,7 +213,7 @@ class SchemaFollower:
             raise SinkError(text, "schema")
         if policy == "ignore":
             return
-        gone = sorted(set(found.columns) - {found.spelled(column.name) for column in columns})
+        gone = sorted(found.followed - {found.spelled(column.name) for column in columns})
         told = {each.lower() for each in added}
         untold = [column.name for column in missing if column.name.lower() not in told]
         if gone and untold:
@@ -358,7 +364,7 @@ class SchemaFollower:
         if self._policy.schema_change != "evolve":
             self._refuse_rounding(name, [c for c in columns if c.name in found.columns], change)
             return
-        gone = [each for each in found.columns if each not in {c.name for c in columns}]
+        gone = sorted(found.followed - {column.name for column in columns})
         if gone:
             self._tables.remove(name, gone)
         left = [column for column in columns if column.name in found.columns]

@@ -23,6 +23,10 @@ from tests.servers import Server
 
 __all__ = ["any_shop", "postgres_shop", "shop"]
 LAX = "SET SESSION sql_mode = ''"
+WAITS = (
+    "SELECT 1 FROM information_schema.processlist WHERE state LIKE '%metadata lock%'"
+    " AND info LIKE 'ALTER%'"
+)
 
 
 def test_columns_are_renamed_and_filled_as_in_the_source(any_shop: Shop) -> None:
@@ -144,3 +148,31 @@ def test_types_that_the_target_does_not_know(
             until(is_mirrored)
         assert len(other.execute(f"SELECT * FROM {here.copy}.t")) == 2
         other.execute(f"DROP DATABASE {here.copy}", f"DROP DATABASE {here.copy}_canal")
+
+
+def test_an_alter_that_waits_is_done_once(shop: Shop) -> None:
+    """The server went on with a statement that was given up: the next run's was refused, which had
+    ended the sink. A lock is given up by the server now."""
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
+    runner = shop.mirror(timeout_s=2)
+    with shop.destination(), running(runner):
+        until(lambda: shop.is_mirrored("t"))
+        with contextlib.closing(shop.server.connect()) as other, other.cursor() as cursor:
+            cursor.execute(f"LOCK TABLE {shop.copy}.t WRITE")
+            shop.run("ALTER TABLE t ADD w INT", "INSERT INTO t VALUES (2,2,2)")
+            until(lambda: "1205" in runner.status.error)
+            until(lambda: shop.server.execute(WAITS))
+            cursor.execute(f"ALTER TABLE {shop.copy}.t ADD w INT")
+        until(lambda: shop.is_mirrored("t"))
+
+
+def test_a_key_that_the_target_gives_a_table_without_one(shop: Shop) -> None:
+    shop.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1),(1)")
+    made = shop.server.with_global("sql_generate_invisible_primary_key", "ON")
+    with made, shop.destination(), running(
+        shop.mirror(without_key="rows", schema_change="evolve")
+    ):
+        until(lambda: shop.is_mirrored("t"))
+        shop.run("DELETE FROM t LIMIT 1", "ALTER TABLE t ADD b INT", "UPDATE t SET b = 1")
+        until(lambda: shop.is_mirrored("t"))
+    assert "my_row_id" in shop.server.execute(f"SHOW CREATE TABLE {shop.copy}.t")[0][1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Iterator
@@ -9,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
-from ray_canal.config import load
+from ray_canal.config import MirrorConfig, load
+from ray_canal.sinks.databases.postgres import PostgresDatabase
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.runner import Runner
+from ray_canal.sinks.schema_follower import TableName
 from tests.in_process_sink import destination, runner_of, running, sink_config, until
 from tests.servers import Server
 from tests.servers.postgres import PostgresServer
@@ -318,3 +322,50 @@ def test_a_table_named_as_what_an_upsert_replaces(shop: Shop) -> None:
         until(lambda: shop.is_mirrored("excluded"))
         shop.run("UPDATE excluded SET v = 2", "INSERT INTO excluded VALUES (2,2)")
         until(lambda: shop.is_mirrored("excluded"))
+
+
+def test_a_table_of_parts_loses_no_row_of_another_part(shop: Shop) -> None:
+    """Each part has a row of the same ctid: all went with one of them."""
+    parts = (f"CREATE TABLE {shop.copy}.t{n} PARTITION OF {shop.copy}.t FOR VALUES IN ({n})"
+             for n in (1, 2, 3))  # fmt: skip
+    table = f"CREATE TABLE {shop.copy}.t (k INT, v TEXT) PARTITION BY LIST (k)"
+    shop.postgres.execute(f"CREATE SCHEMA {shop.copy}", table, *parts)
+    shop.run("CREATE TABLE t (k INT, v TEXT)", "INSERT INTO t VALUES (1,'a'),(2,'b'),(3,'c')")
+    with shop.destination(), running(shop.mirror(without_key="rows")):
+        until(lambda: shop.is_mirrored("t"))
+        shop.run("DELETE FROM t WHERE k = 2")
+        until(lambda: shop.is_mirrored("t"))
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "said"),
+    [
+        # rows that are hidden would not go
+        ("ALTER TABLE {0}.t ENABLE ROW LEVEL SECURITY", "fatal", "query would be affected"),
+        (
+            "CREATE FUNCTION {0}.no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION"
+            " 'not here'; END $$; CREATE TRIGGER no BEFORE INSERT ON {0}.t FOR EACH ROW EXECUTE"
+            " FUNCTION {0}.no()",
+            "poison",
+            "not here",
+        ),
+        ("SELECT 1", "schema", "keys that differ at the source"),
+    ],
+)
+def test_what_a_table_of_ones_own_refuses(made: str, kind: str, said: str, shop: Shop) -> None:
+    name = shop.copy
+    shop.postgres.execute(
+        f"CREATE SCHEMA {name}; CREATE TABLE {name}.t (id INT PRIMARY KEY, v INT)",
+        f"CREATE ROLE {name} LOGIN; GRANT ALL ON SCHEMA {name} TO {name};"
+        f"GRANT ALL ON {name}.t TO {name}",
+        made.format(name),
+    )
+    database = PostgresDatabase(MirrorConfig(address=shop.postgres.address, username=name))
+    rows = pa.table({"id": [1, 1], "v": [1, 2]})
+    with contextlib.closing(database):
+        database.connect()
+        database._run("BEGIN")
+        with pytest.raises(SinkError, match=said) as caught:
+            database.upsert(TableName(name, "t"), ["id"], rows)
+    shop.postgres.execute(f"DROP OWNED BY {name}", f"DROP ROLE {name}")
+    assert caught.value.kind == kind

@@ -57,7 +57,6 @@ TESTED_ELSEWHERE = {
     "meta/schema_mysql": "tests/integration/test_meta_servers.py",
     "meta/schema_redis": "tests/integration/test_meta_servers.py",
     "meta/redis": "tests/integration/test_meta_servers.py",
-    "sinks/databases/postgres": "tests/integration/test_postgres_mirror.py",
     "kernels/render/entry_bytes": "tests/golden/test_entries.py",
     "kernels/render/entry_rows": "tests/golden/test_entries.py",
     "kernels/render/flat_messages": "tests/golden/test_flat.py",

@@ -17,11 +17,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pymysql.err import DataError, IntegrityError, MySQLError
+from pymysql.err import MySQLError
 
 from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
 from ray_canal.sinks.column_specs import ColumnSpec
+from ray_canal.sinks.databases.mysql_errors import of_changed_table, translated
 from ray_canal.sinks.databases.mysql_literals import comparable, known_values, literal, tuples
 from ray_canal.sinks.databases.mysql_rights import Need, missing_rights
 from ray_canal.sinks.databases.mysql_types import (
@@ -36,7 +37,7 @@ from ray_canal.sinks.databases.mysql_types import (
     shown,
 )
 from ray_canal.sinks.databases.port import SqlDatabase, close_quietly, in_key_order
-from ray_canal.sinks.port import Kind, SinkError
+from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.sinks.table_moves import in_order
 from ray_canal.source.connection import connect
@@ -56,19 +57,8 @@ _CHARSETS = (
 since 8.0.17 for utf8mb4 alone. The others take a space at the end for none."""
 _STATEMENT_BYTES_MAX = 4 << 20
 _STATEMENT_ROWS_MAX = 5000
-_RETRY = {
-    1205, 1206, 1213, 1317, 1053, 1040, 1203, 1226, 1290, 1792, 1836, 1927, 1969, 2006, 2013, 2055,
-    3024, 3100, 3101, 3572, 4031, 1047, 1180, 1021, 1026, 1030, 1037, 1038, 1041, 1114, 1135,
-}  # fmt: skip
-"""Lock waits and deadlocks, servers that stop or are read-only for a while, lost connections,
-groups and Galera nodes that are not ready, disks that are full, too little memory."""
-_POISON = {1048, 1062, 1264, 1265, 1292, 1366, 1406, 1416, 3140, 3819, 4025, 1690}
-_SCHEMA = {
-    1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101, 1049, 1059, 1067, 1103, 1113, 1115, 1117, 1163,
-    1170, 1253, 1273, 1288, 1347, 1364, 1471, 1906, 3105,
-}  # fmt: skip
-_ADVICE = "; make the table there, with a key on the same parts of columns as the source's"
-_GENERATED = re.compile("virtual|stored|persistent")
+_GENERATED = re.compile("virtual|stored|persistent|auto_increment invisible")
+"""In the "extra" of a column that the server computes, or the key that it gives a table itself."""
 
 
 class _Login(SourceConfig):
@@ -109,6 +99,9 @@ class MySqlDatabase(SqlDatabase):
             raise SinkError(f"target: {error}", "retry" if error.retryable else "fatal") from None
         self._delete_first.clear()
         self._run(_SESSION)
+        # The server gives a lock up before we do: a statement that waits outlives its connection.
+        wait_s = max(1, int(config.timeout_s) // 2)
+        self._run(f"SET lock_wait_timeout = {wait_s}, innodb_lock_wait_timeout = {wait_s}")
         if config.senders > 1:  # else one waits for keys that another looked for and did not find
             self._run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         ((packet, version),) = self._run("SELECT @@max_allowed_packet, VERSION()")
@@ -286,7 +279,8 @@ class MySqlDatabase(SqlDatabase):
     def _alter(self, name: TableName, parts: Iterator[str]) -> None:
         text = ", ".join(parts)
         if text:
-            self._run(f"ALTER TABLE {_named(name)} {text}")
+            with of_changed_table():
+                self._run(f"ALTER TABLE {_named(name)} {text}")
 
     def has_rows(self, name: TableName) -> bool:
         return bool(self._run(f"SELECT 1 FROM {_named(name)} LIMIT 1"))
@@ -302,7 +296,9 @@ class MySqlDatabase(SqlDatabase):
         for database in {new.database for new in pairs.values()}:
             self._run(f"CREATE DATABASE IF NOT EXISTS {_quoted(database)}")
         steps = [*in_order(pairs, free), (ready, free._replace(table=mark))]
-        self._run(f"RENAME TABLE {', '.join(f'{_named(a)} TO {_named(b)}' for a, b in steps)}")
+        text = ", ".join(f"{_named(a)} TO {_named(b)}" for a, b in steps)
+        with of_changed_table():
+            self._run(f"RENAME TABLE {text}")
         self._renamed = mark
 
     def has_renamed(self, where: str) -> bool:
@@ -410,24 +406,9 @@ class MySqlDatabase(SqlDatabase):
                 cursor.execute(sql, values or None)
                 return tuple(cursor.fetchall())
         except MySQLError as error:
-            raise _translated(error, sql) from None
+            raise translated(error, sql) from error
         except OSError as error:
             raise SinkError(f"target: {error}", "retry") from None
-
-
-def _translated(error: MySQLError, sql: str | bytes) -> SinkError:
-    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    text = str(error.args[-1]) if error.args else type(error).__name__
-    kind: Kind = "fatal"
-    if number in _RETRY or not number:
-        kind = "retry"
-    elif number in _POISON or isinstance(error, DataError | IntegrityError):
-        kind = "poison"
-    elif number in _SCHEMA:
-        kind = "schema"
-    text += _ADVICE if number in (1071, 1170) else ""  # the key is too long, or needs a length
-    told = sql if isinstance(sql, str) else sql[:120].decode("utf-8", "replace")
-    return SinkError(f"target: {text} ({number}), at {told[:120]}", kind)
 
 
 def _quoted(name: str) -> str:

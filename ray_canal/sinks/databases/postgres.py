@@ -36,9 +36,16 @@ _CONVERTED = {
 _RETRY_CLASSES = ("08", "40", "53", "55", "57", "58")
 """Connections, rolled back transactions, resources, locks, shutdowns, the system."""
 _RETRY = {"25006", "25P03"}  # read-only for a while; the session was ended while it slept
-_POISON_CLASSES = ("22", "23", "54")
-_SCHEMA_CLASSES = ("42", "0A", "2B")
+_POISON_CLASSES = ("22", "23", "44", "54", "P0")
+"""Values, constraints, checks of a view, limits, exceptions of a trigger."""
+_SCHEMA_CLASSES = ("42", "0A", "2B", "21")
 _FATAL = {"42501"}  # a right is missing
+_ADVICE = {
+    "57014": "if the server needs longer for it, raise mirror.timeout_s",
+    "21000": "keys that differ at the source are one in the target: give its key the source's types"
+    " and lengths, and a collation that is deterministic",
+    "42939": "leave the database out of `tables`, or set mirror.database",
+}
 
 
 class PostgresDatabase(TransactionalDatabase):
@@ -79,6 +86,7 @@ class PostgresDatabase(TransactionalDatabase):
         for name, value in (
             ("timezone", "UTC"), ("statement_timeout", timeout_ms), ("lock_timeout", timeout_ms),
             ("idle_in_transaction_session_timeout", timeout_ms), ("client_min_messages", "warning"),
+            ("row_security", "off"),  # rows that a policy hides would stay: an error says so
         ):  # fmt: skip
             self._run("SELECT set_config(%s, %s, false)", name, str(value))
         if self._run("SHOW synchronous_commit")[0][0] == "off":
@@ -323,16 +331,17 @@ class PostgresDatabase(TransactionalDatabase):
         self._run(f"INSERT INTO {into} {given} SELECT {listed} FROM {staged}{end}")
 
     def delete_like(self, name: TableName, rows: pa.Table) -> None:
-        """Rows are compared as records, which can be hashed and in which NULL equals NULL."""
+        """Rows are compared as records, which can be hashed and in which NULL equals NULL. Tables
+        that are parts of one have each a row of the same ctid."""
         staged = self._stage_to_join(name, rows)
         row = f"ROW({', '.join(_quoted(column) for column in rows.column_names)})"
         self._run(
             f"WITH gone AS MATERIALIZED (SELECT r, count(*) AS n, row_number() OVER () AS id"
             f" FROM (SELECT {row} AS r FROM {staged}) s GROUP BY r)"
-            f" DELETE FROM {_named(name)} WHERE ctid IN (SELECT place FROM (SELECT place, n,"
-            " row_number() OVER (PARTITION BY id) AS k FROM gone JOIN"
-            f" (SELECT ctid AS place, {row} AS r FROM {_named(name)}) t USING (r)) like_it"
-            " WHERE k <= n)"
+            f" DELETE FROM {_named(name)} WHERE (tableoid, ctid) IN (SELECT part, place FROM"
+            " (SELECT part, place, n, row_number() OVER (PARTITION BY id) AS k FROM gone JOIN"
+            f" (SELECT tableoid AS part, ctid AS place, {row} AS r FROM {_named(name)}) t"
+            " USING (r)) like_it WHERE k <= n)"
         )
 
     def _stage(self, name: TableName, rows: pa.Table) -> str:
@@ -396,7 +405,8 @@ def _translated(error: psycopg.Error, sql: str) -> SinkError:
         kind = "poison"
     elif state[:2] in _SCHEMA_CLASSES:
         kind = "schema"
-    return SinkError(f"target: {str(error).strip()} ({state}), at {sql[:120]}", kind)
+    advice = f"; {_ADVICE[state]}" if state in _ADVICE else ""
+    return SinkError(f"target: {str(error).strip()} ({state}), at {sql[:120]}{advice}", kind)
 
 
 def _quoted(name: str) -> str:

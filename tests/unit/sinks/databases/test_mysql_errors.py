@@ -1,0 +1,44 @@
+"""What a MySQL server's errors mean for the sink: again, aside, another schema, or the end."""
+
+from __future__ import annotations
+
+import pytest
+from pymysql.err import DataError, InternalError, OperationalError
+
+from ray_canal.sinks.databases.mysql_errors import of_changed_table, translated
+from ray_canal.sinks.port import SinkError
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (3, "retry"),  # Error writing file '/tmp/ML…' (OS errno 28 - No space left on device)
+        (1205, "retry"),
+        (3989, "retry"),  # ALTER SCHEMA … READ ONLY = 1
+        (1526, "poison"),
+        (1644, "poison"),  # a trigger's SIGNAL
+        (1071, "schema"),
+        (1142, "fatal"),
+    ],
+)
+def test_errors(number: int, kind: str) -> None:
+    assert translated(OperationalError(number, "no"), "INSERT").kind == kind
+
+
+def test_an_error_without_a_number_is_of_the_connection_and_one_of_data_of_a_row() -> None:
+    assert translated(OperationalError("gone"), b"INSERT").kind == "retry"
+    assert translated(DataError(1999, "no"), b"INSERT").kind == "poison"
+
+
+def test_a_statement_that_takes_too_long_names_the_setting() -> None:
+    error = OperationalError(2013, "Lost connection to MySQL server (timed out)")
+    assert "raise mirror.timeout_s" in str(translated(error, "ALTER TABLE t"))
+
+
+@pytest.mark.parametrize(("number", "kind"), [(1060, "retry"), (1118, "schema")])
+def test_a_table_that_has_changed_meanwhile_is_looked_at_again(number: int, kind: str) -> None:
+    error = translated(InternalError(number, "no"), "ALTER TABLE t")
+    error.__cause__ = InternalError(number, "no")
+    with pytest.raises(SinkError) as caught, of_changed_table():
+        raise error
+    assert caught.value.kind == kind
