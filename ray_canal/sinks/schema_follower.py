@@ -84,7 +84,8 @@ class TargetTables(Protocol):
         """Return whether a table has rows."""
         ...
     def source_of(self, name: TableName) -> str:
-        """Return the source's table that was noted for one of the target's; "": none."""
+        """Return the source's table that this sink has noted for one of the target's, or else
+        another one; "": none."""
         ...
 
     def note_source(self, name: TableName, source: str) -> None:
@@ -151,7 +152,7 @@ class SchemaFollower:
             raise SinkError(
                 f"the rows of {source} would get mixed with those of {found} in {name}: let "
                 f"{section}.database or {section}.table tell them apart by {{schema}}, or leave "
-                f"one of them out of `tables`. If {found} is gone for good, drop {name}",
+                f"one of them out of the sinks' `tables`. If {found} is gone for good, drop {name}",
                 "schema",
             )
 

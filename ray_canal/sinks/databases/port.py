@@ -172,13 +172,11 @@ class SqlDatabase:
         return TableName(name.database.lower(), name.table.lower()) if self._folds_case else name
 
     def source_of(self, name: TableName) -> str:
-        one = self._PARAMETER
-        rows = self._run(
-            f"SELECT source FROM {self._sources}"
-            f" WHERE sink = {one} AND of_database = {one} AND of_table = {one}",
-            self._sink,
-            *self._compared(name),
-        )
+        one, (database, table) = self._PARAMETER, self._compared(name)
+        where = f"of_database = {one} AND of_table = {one}"
+        select = f"SELECT source FROM {self._sources} WHERE {where}"
+        rows = self._run(f"{select} AND sink = {one}", database, table, self._sink)
+        rows = rows or self._run(select, database, table)  # another sink's: it is not free either
         return str(rows[0][0]) if rows else ""
 
 

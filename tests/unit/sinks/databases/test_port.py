@@ -67,7 +67,15 @@ def test_a_table_is_known_by_its_name_as_the_database_tells_names_apart(database
     assert database.source_of(TableName("SHOP", "Orders")) == ""
     database._folds_case = True
     assert database.source_of(TableName("SHOP", "Orders")) == "shop.Orders"
-    assert database.source_of(TableName("shop", "items")) == "", "another sink's"
+
+
+def test_a_table_of_another_sink_is_not_free(database: Sqlite) -> None:
+    """The second sink had emptied it, as one that its source has made."""
+    for sink, source in (("other", "a.t"), ("lake", "b.t"), ("third", "c.t")):
+        database.run("INSERT INTO canal_table VALUES (?, 'shop', 't', ?)", sink, source)
+    assert database.source_of(TableName("shop", "t")) == "b.t"
+    database.run("DELETE FROM canal_table WHERE sink = 'lake'")
+    assert database.source_of(TableName("shop", "t")) in ("a.t", "c.t")
 
 
 def test_tables_may_take_each_others_names(database: Sqlite) -> None:
