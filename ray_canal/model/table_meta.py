@@ -42,7 +42,8 @@ class ColumnMeta:
     `information_schema.COLUMN_TYPE` prints it (`varchar(50)`, `int unsigned`). `charset` is MySQL's
     character set name, `binary` for bytes, and empty where it does not apply. `length` is in
     characters for CHAR/VARCHAR, in bytes for BINARY/VARBINARY, bits for BIT, elements for VECTOR;
-    `precision`/`scale` for DECIMAL; `fraction` for the digits of fractional seconds.
+    `precision`/`scale` for DECIMAL; `fraction` for the digits of fractional seconds. `is_generated`
+    is told of MariaDB alone, which leaves such columns out of images.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ColumnMeta:
     fraction: int = 0
     labels: tuple[str, ...] = ()
     visible: bool = True
+    is_generated: bool = False
 
 
 class SharedColumns:

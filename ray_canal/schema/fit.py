@@ -137,10 +137,15 @@ def _is_json_text(column: ColumnMeta, kind: int) -> bool:
 
 def with_declared(mine: ColumnMeta, theirs: ColumnMeta) -> ColumnMeta:
     """Return row metadata's column with what only a known schema has of it: its type's text,
-    digits that old formats lack, and that MariaDB's VARBINARY is a VECTOR."""
+    digits that old formats lack, that it is generated, and that MariaDB's VARBINARY is a VECTOR."""
     if theirs.type_code == mysql.VECTOR:
         mine = replace(mine, type_code=mysql.VECTOR, length=theirs.length, charset="")
-    return replace(mine, mysql_type=theirs.mysql_type, fraction=theirs.fraction)
+    return replace(
+        mine,
+        mysql_type=theirs.mysql_type,
+        fraction=theirs.fraction,
+        is_generated=theirs.is_generated,
+    )
 
 
 def without_key(mine: TableMeta, known: TableMeta) -> TableMeta:

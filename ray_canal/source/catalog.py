@@ -268,6 +268,7 @@ def column_of_row(row: dict[str, Any], is_key: bool) -> ColumnMeta:
     if word is None:
         raise UnsupportedEvent(f"column {name} has a type that is not known: {mysql_type!r}")
     extra = str(row["EXTRA"] or "").lower()
+    expression = str(row.get("GENERATION_EXPRESSION") or "")  # asked of MariaDB alone
     labels: tuple[str, ...] = ()
     if data_type in ("enum", "set"):
         labels = tuple(_ESCAPED.sub(_unescaped, label) for label in _LABEL.findall(mysql_type))
@@ -287,4 +288,5 @@ def column_of_row(row: dict[str, Any], is_key: bool) -> ColumnMeta:
         fraction=int(row["DATETIME_PRECISION"] or 0),
         labels=labels,
         visible="invisible" not in extra,
+        is_generated=bool(expression) and not expression.upper().startswith("ROW "),
     )

@@ -17,6 +17,11 @@ from ray_canal.spark.state import key_columns, key_field
 from ray_canal.views.presence import PRESENT
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+_LACKING = (
+    "images of the table lack columns, so its versions are not known: set binlog_row_image=FULL on "
+    "the server; generated columns, which MariaDB 11.8 leaves out even then, leave out with "
+    "filter.black_fields of the destination"
+)
 _BEFORE, _AFTER = 0, 1
 """Within one change the old row goes before the new one comes."""
 
@@ -47,10 +52,7 @@ def scd2(
     if not names:
         raise ConfigError("the frame carries no primary key; give `key=[...]`")
     if any(name in frame.columns for name in PRESENT):
-        raise ConfigError(
-            "images of the table lack columns, so its versions are not known: set "
-            "binlog_row_image=FULL on the server"
-        )
+        raise ConfigError(_LACKING)
     frame = committed(frame, uncommitted)
     order = [column.alias(f"order_{n}") for n, column in enumerate(order_of(frame.columns))]
     keys = [f"key_{n}" for n in range(len(names))]

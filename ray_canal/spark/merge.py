@@ -286,8 +286,9 @@ def _raised(field: spark.StructField, but: str, key: Column) -> Column:
         key,
         F.lit(
             f" no change tells column {field.name}{but}, as the server leaves columns out "
-            "(binlog_row_image): begin with whole rows, or give `defaults` for what INSERTs leave "
-            'out, or say with `absent` = "null" or "flag" how to show it'
+            "(binlog_row_image; MariaDB 11.8 generated ones always): begin with whole rows, or "
+            "give `defaults` for what INSERTs leave out, or say with `absent` = "
+            '"null" or "flag" how to show it'
         ),
     )
     return F.raise_error(text).cast(field.dataType)

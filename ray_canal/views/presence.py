@@ -4,8 +4,8 @@ The server leaves columns out of images (binlog_row_image MINIMAL, NOBLOB; Maria
 columns, too). Of a table with such an event a batch has two more columns, `before_present` and
 `after_present`: structs of booleans with the fields of before and after. NULL: the image has all
 columns, or there is no image. Else a column's field is true where the image has it (its NULL is
-then a NULL), false where it does not, and NULL where the server wrote only a change of its value: a
-JSON diff without what it was made to.
+then a NULL), false where it does not, and NULL where it may have another value, which is not in the
+log: a JSON diff without what it was made to, and a generated column that an UPDATE leaves out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,25 @@ def with_presence(
     for side, name in enumerate(PRESENT):
         column = _bits(chunk, table, owners, side, shown, names, low)
         batch = batch.append_column(name, column)
+    generated = {column.name for column in table.meta.columns if column.is_generated}
+    if generated & set(names):
+        batch = _without_generated(batch, generated)
     return batch if any(lacks(batch, side, name) for side in IMAGES for name in names) else given
+
+
+def _without_generated(batch: pa.RecordBatch, generated: set[str]) -> pa.RecordBatch:
+    """Say of generated columns that an UPDATE's image lacks that their value is not told: MariaDB
+    leaves them out whether they changed or not."""
+    at = batch.schema.get_field_index(PRESENT[1])
+    field, images = batch.schema.field(at), batch.column(at)
+    is_update = batch.column("before").is_valid()
+    flags = [images.field(number) for number in range(field.type.num_fields)]
+    for number, column in enumerate(field.type):
+        if column.name in generated:
+            is_known = pc.or_(flags[number], pc.invert(is_update))
+            flags[number] = pc.if_else(is_known, flags[number], None)
+    told = pa.StructArray.from_arrays(flags, fields=list(field.type), mask=images.is_null())
+    return batch.set_column(at, field, told)
 
 
 def lacks(batch: pa.RecordBatch, side: str, column: str) -> bool:

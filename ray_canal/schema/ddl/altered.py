@@ -231,7 +231,8 @@ def _converted(column: ColumnMeta, charset: str) -> ColumnMeta:
         kind = column.mysql_type
     else:
         return replace(column, charset=charset)
-    return column_meta(
+    converted = column_meta(
         column.name, kind, charset=charset, nullable=column.nullable,
         is_key=column.is_key, visible=column.visible,
     )  # fmt: skip
+    return replace(converted, is_generated=column.is_generated)

@@ -38,11 +38,12 @@ class Definition:
     after: str = ""
     default: Constant | None = None
     is_computed: bool = False
+    is_generated: bool = False
 
     def column(self, default_charset: str) -> ColumnMeta:
         """Return the column; `default_charset` is the table's."""
         charset = self.charset or ("utf8mb3" if self.type.national else default_charset)
-        return column_of(
+        column = column_of(
             self.name,
             self.type,
             charset=charset,
@@ -50,6 +51,7 @@ class Definition:
             is_key=self.is_key,
             visible=self.visible,
         )
+        return replace(column, is_generated=self.is_generated)
 
 
 def read_definition(words: Words, dialect: Dialect | None = None) -> Definition:
@@ -118,6 +120,8 @@ def _attribute(words: Words, found: Definition, dialect: Dialect | None) -> None
             found.nullable = False
             found.row_end = words.peek() == "END"
             words.skip()
+        else:
+            found.is_generated = bool(dialect and dialect.mariadb)
     elif word == "WITH":
         found.versioned |= words.take("SYSTEM", "VERSIONING")
     elif word == "FIRST":

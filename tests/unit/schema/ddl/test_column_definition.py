@@ -148,3 +148,18 @@ def test_labels_with_quotes_escapes_and_brackets() -> None:
 )
 def test_labels_are_those_that_the_server_keeps(definition: str, labels: tuple[str, ...]) -> None:
     assert column(definition).labels == labels
+
+
+@pytest.mark.parametrize(
+    ("definition", "is_generated"),
+    [
+        ("c int as (a + 1) virtual", True),
+        ("c int generated always as (a + 1) stored", True),
+        ("c timestamp(6) generated always as row start", False),
+        ("c int default (1 + 1)", False),
+    ],
+)
+def test_generated_columns_of_mariadb(definition: str, is_generated: bool) -> None:
+    found = read_definition(Words(definition), Dialect(mariadb=True))
+    assert found.column("").is_generated == is_generated
+    assert not read_definition(Words(definition), Dialect(mariadb=False)).column("").is_generated
