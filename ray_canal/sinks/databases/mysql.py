@@ -73,7 +73,8 @@ class MySqlDatabase(SqlDatabase):
     def __init__(self, config: MirrorConfig) -> None:
         super().__init__(config.cursor_database)
         self._config = config
-        self._renamed = ""
+        self._marks: set[str] = set()  # of statements that renamed tables, after this place
+        self._marked_at = ""
         self._connection: Any = None
         self._bytes_max = _STATEMENT_BYTES_MAX
         self._packet = 0
@@ -150,7 +151,8 @@ class MySqlDatabase(SqlDatabase):
         )
         rows = self._run(f"SELECT epoch, place FROM {self._cursors} WHERE sink = %s", sink)
         self._run("COMMIT")
-        return int(rows[0][0]), str(rows[0][1])
+        self._marks, self._marked_at = self._own_marks(), str(rows[0][1])
+        return int(rows[0][0]), self._marked_at
 
     def begin(self, sink: str) -> int:
         self._run("START TRANSACTION")
@@ -160,9 +162,10 @@ class MySqlDatabase(SqlDatabase):
     def commit(self, sink: str, place: str) -> None:
         self._run(f"UPDATE {self._cursors} SET place = %s WHERE sink = %s", place, sink)
         self._run("COMMIT")
-        if self._renamed:
-            self._run(f"DROP TABLE IF EXISTS {self._own(self._renamed)}")
-            self._renamed = ""
+        if self._marks and place != self._marked_at:
+            self._run(f"DROP TABLE IF EXISTS {', '.join(map(self._own, sorted(self._marks)))}")
+            self._marks.clear()
+        self._marked_at = place
 
     def rollback(self) -> None:
         if self._connection is not None:
@@ -287,7 +290,8 @@ class MySqlDatabase(SqlDatabase):
 
     def rename(self, pairs: Mapping[TableName, TableName], where: str) -> None:
         """One statement, which also renames a table of the sink's own: by that the next run sees
-        that it was done, where this one ends before its commit."""
+        that it was done, where this one ends before its commit. The next commit of another place,
+        which may be an earlier one by then, removes it."""
         mark = self._mark(where)
         free = TableName(self._cursor_database, mark.replace("moved", "free"))
         ready = free._replace(table=mark.replace("moved", "ready"))
@@ -299,17 +303,25 @@ class MySqlDatabase(SqlDatabase):
         text = ", ".join(f"{_named(a)} TO {_named(b)}" for a, b in steps)
         with of_changed_table():
             self._run(f"RENAME TABLE {text}")
-        self._renamed = mark
+        self._marks.add(mark)
 
     def has_renamed(self, where: str) -> bool:
         mark = self._mark(where)
-        if self._has_own(mark):
-            self._renamed = mark
-            return True
-        return False
+        self._marks |= {mark} if self._has_own(mark) else set()
+        return mark in self._marks
 
     def _mark(self, where: str) -> str:
-        return f"canal_moved_{sha256(f'{self._sink} {where}'.encode()).hexdigest()[:16]}"
+        return self._mark_prefix + _digest(where)
+
+    @property
+    def _mark_prefix(self) -> str:
+        return f"canal_moved_{_digest(self._sink)}_"
+
+    def _own_marks(self) -> set[str]:
+        prefix = self._mark_prefix
+        tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+        which = f"{tables} AND substr(table_name, 1, {len(prefix)}) = %s"
+        return {str(row[0]) for row in self._run(which, self._cursor_database, prefix)}
 
     def _own(self, table: str) -> str:
         return _named(TableName(self._cursor_database, table))
@@ -409,6 +421,10 @@ class MySqlDatabase(SqlDatabase):
             raise translated(error, sql) from error
         except OSError as error:
             raise SinkError(f"target: {error}", "retry") from None
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def _quoted(name: str) -> str:
