@@ -6,6 +6,7 @@ once, so deletes may be made before writes, in any order.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -59,9 +60,14 @@ def _absent(table: pa.Table) -> str:
     batches = table.combine_chunks().to_batches()
     gone = [c for c in names if any(lacks(each, side, c) for each in batches for side in IMAGES)]
     of_table = f"{metadata[b'canal.schema'].decode()}.{metadata[b'canal.table'].decode()}"
-    return (
+    needed = (
         f"rows of {of_table} lack columns ({', '.join(gone)}): a mirror needs "
-        "binlog_row_image=FULL on the source. MariaDB 11.8 leaves generated columns out even then: "
+        "binlog_row_image=FULL on the source"
+    )
+    if set(gone) & set(json.loads(metadata.get(b"canal.key", b"[]"))):
+        return needed  # it is not FULL, which has the key
+    return (
+        f"{needed}. MariaDB 11.8 leaves generated columns out even then: "
         f"leave them out of the mirror, too, with filter.black_fields = '{of_table}:"
         f"{'/'.join(gone)}' of the destination"
     )

@@ -69,6 +69,10 @@ def test_rows_that_lack_columns_are_refused() -> None:
     partial = partial.append_column("after_present", there).replace_schema_metadata(NOTES)
     with pytest.raises(SinkError, match=r"s\.t lack columns \(v\).*binlog_row_image.*'s\.t:v'"):
         net_change([partial], ["a", "b"], ["a", "b", "v"])
+    # Images of MINIMAL lack the key, too, which a mirror cannot leave out.
+    keyed = partial.replace_schema_metadata({**NOTES, b"canal.key": b'["a", "v"]'})
+    with pytest.raises(SinkError, match=r"binlog_row_image=FULL on the source$"):
+        net_change([keyed], ["a", "b"], ["a", "b", "v"])
 
 
 @pytest.mark.parametrize(
