@@ -350,6 +350,11 @@ def test_a_table_of_parts_loses_no_row_of_another_part(shop: Shop) -> None:
             "not here",
         ),
         ("SELECT 1", "schema", "keys that differ at the source"),
+        (  # it had been tried again and again
+            "ALTER TABLE {0}.t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id) DEFERRABLE",
+            "schema",
+            "does not support deferrable",
+        ),
     ],
 )
 def test_what_a_table_of_ones_own_refuses(made: str, kind: str, said: str, shop: Shop) -> None:

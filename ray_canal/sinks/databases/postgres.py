@@ -33,12 +33,12 @@ _CONVERTED = {
     ("text", "bytea"): "convert_to({}, 'UTF8')",
 }
 """Conversions that a cast does otherwise: it gives the digits of bytes, and reads text as such."""
-_RETRY_CLASSES = ("08", "40", "53", "55", "57", "58")
-"""Connections, rolled back transactions, resources, locks, shutdowns, the system."""
-_RETRY = {"25006", "25P03"}  # read-only for a while; the session was ended while it slept
+_RETRY_CLASSES = ("08", "40", "53", "57", "58")
+"""Connections, rolled back transactions, resources, shutdowns, the system."""
+_RETRY = {"25006", "25P03", "55006", "55P03"}  # read-only, ended while it slept, in use, locked
 _POISON_CLASSES = ("22", "23", "44", "54", "P0")
 """Values, constraints, checks of a view, limits, exceptions of a trigger."""
-_SCHEMA_CLASSES = ("42", "0A", "2B", "21")
+_SCHEMA_CLASSES = ("42", "0A", "2B", "21", "55")
 _FATAL = {"42501"}  # a right is missing
 _ADVICE = {
     "57014": "if the server needs longer for it, raise mirror.timeout_s",
