@@ -112,14 +112,14 @@ def test_what_shut_a_producer_out_is_told_by_each_of_its_calls(mock: Mock) -> No
     first = Producer({"bootstrap.servers": mock.address})
     first.produce("told", b"makes the topic")
     first.flush(30)
-    for name in ("flush", "begin_transaction", "commit_transaction", "abort_transaction") * 5:
+    for name in ("flush", "begin_transaction", "commit_transaction", "abort_transaction") * 4:
         settings = {"bootstrap.servers": mock.address, "transactional.id": "t"}
         producer = MessageProducer(settings)
         producer.init_transactions(30)
         producer.begin_transaction()
         mock.refuse(ADD_PARTITIONS_TO_TXN, KafkaError.INVALID_PRODUCER_EPOCH)
         producer.send_one("told", 0, b"of one that was shut out")
-        time.sleep(0.1)
+        time.sleep(0.4)  # the refusal is there, also on a busy machine
         producer._producer.purge()
         arguments = [] if name == "begin_transaction" else [5]
         assert code_of(getattr(producer, name), *arguments) == KafkaError._FENCED, name
