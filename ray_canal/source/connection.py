@@ -242,9 +242,25 @@ def _binlog_error(who: str, text: str) -> CanalError:
         )
     if "binary log is not open" in low:
         return ServerSettingRefused(f"{who}: {text} (1236); start the server with --log-bin")
+    if "gtid_mode" in low or "auto_position" in low:
+        error = ServerSettingRefused(f"{who}: {text} (1236); {_gtid_advice(low)}")
+        error.retryable = True  # the mode goes on by a person's hand, step by step
+        return error
     if "shutting down" in low or "server shutdown" in low:
         return ConnectionLost(f"{who}: {text} (1236)")
     return SourceError(f"{who}: {text} (1236)")
+
+
+def _gtid_advice(text: str) -> str:
+    """What a person does whose gtid_mode keeps events from a replica."""
+    if "cannot replicate gtid" in text:
+        return "set gtid_mode = OFF_PERMISSIVE until what was written with GTIDs is read"
+    if "cannot replicate anonymous" in text:
+        return (
+            "set gtid_mode = ON_PERMISSIVE, and source.gtid = false, until what was written without "
+            "GTIDs is read"
+        )
+    return "set gtid_mode = ON, or source.gtid = false and no start by GTID set"
 
 
 def _no_mysql(config: SourceConfig, text: str) -> ConnectionLost:

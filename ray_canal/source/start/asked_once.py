@@ -52,6 +52,9 @@ class AskedOnce:
     def offsets_max(self) -> int:
         return self._once("offsets_max", self._log.offsets_max)
 
+    def takes_gtid_sets(self) -> bool:
+        return self._once("takes_gtid_sets", self._log.takes_gtid_sets)
+
     def leaves_rows_out(self) -> str:
         return self._once("leaves_rows_out", self._log.leaves_rows_out)
 

@@ -94,7 +94,7 @@ def decide(
     near = (place for place, far in zip(places, behind, strict=True) if not far)
     served = [place for place in near if place is not None]
     lowest = lowest_of(served, files)
-    by_gtid = bool(moved) and all(place.gtid for place in served)
+    by_gtid = bool(moved) and all(place.gtid for place in served) and log.takes_gtid_sets()
     if by_gtid:
         # Only what every subscriber has may be left out.
         everywhere = common([place.gtid for place in served])

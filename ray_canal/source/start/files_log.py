@@ -71,6 +71,9 @@ class FilesLog:
     def offsets_max(self) -> int:
         return 1 << 63
 
+    def takes_gtid_sets(self) -> bool:
+        return True
+
     def leaves_rows_out(self) -> str:
         return ""
 

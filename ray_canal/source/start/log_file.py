@@ -77,6 +77,10 @@ class Log(Protocol):
         """Reading can begin at smaller offsets."""
         ...
 
+    def takes_gtid_sets(self) -> bool:
+        """Return whether a dump may be asked for by what was executed; MySQL: gtid_mode = ON."""
+        ...
+
     def leaves_rows_out(self) -> str:
         """Return why transactions that it replicates may lack rows here; empty: it says of no
         reason."""

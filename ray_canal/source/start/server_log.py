@@ -69,6 +69,9 @@ class ServerLog:
         mode = self._catalog.variable("gtid_mode") or ""
         return 1 << 63 if takes_wide_offsets(self._catalog.version, mode) else WIDE_OFFSET
 
+    def takes_gtid_sets(self) -> bool:
+        return self.is_mariadb or (self._catalog.variable("gtid_mode") or "").upper() == "ON"
+
     def leaves_rows_out(self) -> str:
         return self._catalog.leaves_rows_out()
 

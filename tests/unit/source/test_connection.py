@@ -17,6 +17,7 @@ from ray_canal.errors import (
     ConfigError,
     ConnectionLost,
     PrivilegeMissing,
+    ServerSettingRefused,
 )
 from ray_canal.source.connection import connect, server_error
 
@@ -35,6 +36,12 @@ VERIFY = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signe
         (4151, "this account is locked", False, AuthenticationFailed, "ACCOUNT UNLOCK"),
         (3159, "insecure transport are prohibited", False, AuthenticationFailed, "tls.mode"),
         (3032, "currently in offline mode", False, ConnectionLost, "offline"),
+        (1236, "Cannot replicate GTID-transaction when @@GLOBAL.GTID_MODE = OFF, at file", True,
+         ServerSettingRefused, "gtid_mode = OFF_PERMISSIVE until"),
+        (1236, "Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file", True,
+         ServerSettingRefused, "gtid_mode = ON_PERMISSIVE"),
+        (1236, "thread cannot start in AUTO_POSITION mode: this server has GTID_MODE = OFF", True,
+         ServerSettingRefused, "source.gtid = false"),
         (1226, "exceeded the 'max_questions' resource", True, ConnectionLost, "ALTER USER"),
         (2003, f"Can't connect ({VERIFY})", False, ConnectionLost, "source.tls.ca"),
         (2026, "SSL is required but the server doesn't support it", False, ConnectionLost,

@@ -44,6 +44,7 @@ def test_each_answer_is_the_logs() -> None:
         assert asked.known_gtids() == log.known_gtids()
         assert asked.purged() == log.purged()
         assert asked.offsets_max() == log.offsets_max()
+        assert asked.takes_gtid_sets() == log.takes_gtid_sets()
         assert asked.leaves_rows_out() == log.leaves_rows_out()
         name = log.files()[0][0]
         assert next(asked.chunks(name, 4096)).head == next(log.chunks(name, 4096)).head

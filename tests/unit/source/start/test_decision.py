@@ -291,6 +291,19 @@ def test_another_server_by_gtid() -> None:
     assert decide(source(), saved, ServersLog()).cursors == tuple(places)
 
 
+def test_a_server_that_takes_no_gtid_set_is_asked_for_the_place() -> None:
+    """gtid_mode = ON_PERMISSIVE has GTIDs, and refuses a dump by them (AUTO_POSITION). What is
+    executed at the place is what its log has before it, not what all cursors have in common."""
+    places = [of_transaction(SECOND, 3)[0], of_transaction(THIRD, 2)[0]]
+    saved = [cursor(EntryPosition("mysql-bin.000033", 999, 0, p.gtid), THERE) for p in places]
+    log = ServersLog()
+    log.takes_gtid_sets = lambda: False  # type: ignore[method-assign]
+    start = decide(source(), saved, log)
+    assert not start.by_gtid
+    assert start.position == places[0]
+    assert start.cursors == tuple(places)
+
+
 def test_rows_of_an_open_transaction_count_only_where_it_is_certainly_the_same() -> None:
     """A9: it is known by its GTID, or its commit time; a server that may lack rows of it, or that
     has another transaction next, gives it as a whole."""
