@@ -252,13 +252,13 @@ def _binlog_error(who: str, text: str) -> CanalError:
 
 
 def _gtid_advice(text: str) -> str:
-    """What a person does whose gtid_mode keeps events from a replica."""
+    """Return what helps where gtid_mode keeps events from a replica."""
     if "cannot replicate gtid" in text:
         return "set gtid_mode = OFF_PERMISSIVE until what was written with GTIDs is read"
     if "cannot replicate anonymous" in text:
         return (
-            "set gtid_mode = ON_PERMISSIVE, and source.gtid = false, until what was written without "
-            "GTIDs is read"
+            "set gtid_mode = ON_PERMISSIVE, and source.gtid = false, until what was written "
+            "without GTIDs is read"
         )
     return "set gtid_mode = ON, or source.gtid = false and no start by GTID set"
 

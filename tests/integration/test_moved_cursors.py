@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ray_canal.destination.parsing import event_parser
-from ray_canal.errors import SourceError
+from ray_canal.errors import ServerSettingRefused, SourceError
 from ray_canal.log.log_order import LogOrder
 from ray_canal.log.subscriber import consumed
 from ray_canal.log.transaction_buffer import LogChunk, TransactionBuffer
-from ray_canal.model.position import EntryPosition, LogPosition
+from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.source.live import LiveSource
 from tests.dumps import instance, read_until
 from tests.integration.test_log_identity import reading, serving, write
@@ -136,6 +137,42 @@ def written_at(kind: str, number: int) -> list[str]:
     if kind != "mysql97":
         return [f"SET SESSION timestamp = {at_s}"]  # of its rows: replicas keep no commit time
     return [f"SET SESSION original_commit_timestamp = {at_s * 1_000_000}"]
+
+
+MODES = ("OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
+
+
+def change_gtid_mode(server: Server, *modes: int) -> None:
+    """One step after the other, as MySQL wants it."""
+    server.execute(*(f"SET GLOBAL gtid_mode = {MODES[mode]}" for mode in modes))
+
+
+def test_what_was_written_without_gtids_is_not_passed_over(tmp_path: Path) -> None:
+    """All GTIDs of the server are in the cursor's set, so that by them it would begin at the end:
+    the transactions that it had while gtid_mode was off come behind the cursor, too."""
+    with serving("mysql97", tmp_path) as server:
+        with reading(server) as source:
+            start = source.resume(()).position
+            write(server, 0, 3)
+            whole = list(log_chunks(source, server, start))[-1].after
+        change_gtid_mode(server, 2, 1)
+        with reading(server) as source:
+            start = source.resume(()).position
+            run(server, ["BEGIN", insert(10), insert(11), "COMMIT"])
+            inside = list(log_chunks(source, server, start))[-1].resume_after(1)
+        change_gtid_mode(server, 0)
+        write(server, 20, 3, files=1)
+        change_gtid_mode(server, 1, 2)
+        write(server, 30, 4)
+        identity = SourceIdentity("elsewhere:3306", OTHER)
+        assert inside.is_inside
+        inside = replace(inside, gtid=whole.gtid)
+        for place, wanted in ((whole, 9), (inside, 8)):
+            left, how = rows_left(server, LogPosition(identity, place))
+            assert left == wanted, how
+        change_gtid_mode(server, 3)
+        with pytest.raises(ServerSettingRefused, match="set gtid_mode = ON_PERMISSIVE"):
+            rows_left(server, LogPosition(identity, whole))
 
 
 def test_domains_in_another_order(tmp_path: Path) -> None:

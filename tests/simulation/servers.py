@@ -255,6 +255,9 @@ class SearchedLog:
     def known_gtids(self) -> str:
         return self._server.executed_text()
 
+    def takes_gtid_sets(self) -> bool:
+        return True
+
     def leaves_rows_out(self) -> str:
         return ""
 

@@ -94,7 +94,7 @@ def decide(
     near = (place for place, far in zip(places, behind, strict=True) if not far)
     served = [place for place in near if place is not None]
     lowest = lowest_of(served, files)
-    by_gtid = bool(moved) and all(place.gtid for place in served) and log.takes_gtid_sets()
+    by_gtid = bool(moved) and all(place.gtid for place in served) and decision.may_be_by_gtid()
     if by_gtid:
         # Only what every subscriber has may be left out.
         everywhere = common([place.gtid for place in served])
@@ -134,6 +134,7 @@ class _Decision:
         self._gtids_before: dict[EntryPosition, str] = {}  # of places that were found by GTID
         self.reasons: list[str] = []
         self.displaced = self.other_log = False
+        self._has_anonymous = False
 
     @property
     def search(self) -> Search:
@@ -288,10 +289,12 @@ class _Decision:
                 raise self.known.other_log(TransactionsMissing, why, position)
         self.displaced = True
         self.reasons.append(f"{place.why}; found by GTID")
+        first, found = found, self._with_anonymous(position, found)
+        same = found == first or self._is_open_one(position)
         return replace(
             found,
-            row=position.row,
-            entry=position.entry,
+            row=position.row if same else 0,
+            entry=position.entry if same else 0,
             timestamp=position.timestamp,
             commit_us=position.commit_us,
             open_gtid=position.open_gtid,
@@ -330,6 +333,7 @@ class _Decision:
                 raise self.known.purged(position, lost, f"the cursor, {switch}")
             self._refuse_begun_again(position, found)
             self.reasons.append(f"{switch}, by GTID")
+            found = self._with_anonymous(position, found)
             self._gtids_before[found] = found.gtid
             found = replace(found, gtid=union(found.gtid, position.gtid))
             return self._with_rows(position, found, same=self._is_open_one(position))
@@ -366,6 +370,16 @@ class _Decision:
             raise self.known.purged_before(since, f"what comes after the cursor ({switch}),")
         return self.known.earliest()
 
+    def _with_anonymous(self, position: EntryPosition, found: EntryPosition) -> EntryPosition:
+        """Return a place that was found by GTID; or an earlier one, where transactions without
+        GTIDs follow the cursor, which gtid_mode was changed for."""
+        anonymous = self.search.anonymous(position)
+        if anonymous is None:
+            return found
+        self._has_anonymous = True  # asked by GTID, the server passes over them, too
+        self.reasons.append("from the first transaction behind the cursor that has no GTID on")
+        return anonymous
+
     def _refuse_begun_again(self, position: EntryPosition, found: EntryPosition) -> None:
         """Raise TransactionsMissing if this server, too, has begun its GTIDs again."""
         other = begun_again(position, found, self.search, round(self._source.fallback_s * MICROS))
@@ -392,6 +406,10 @@ class _Decision:
             return place
         counted = replace(place, row=old.row, entry=old.entry, open_gtid=old.open_gtid)
         return replace(counted, moved=True)
+
+    def may_be_by_gtid(self) -> bool:
+        """Return whether the server sends all that comes after the places, if asked by GTID."""
+        return not self._has_anonymous and self._log.takes_gtid_sets()
 
     def is_ahead(self, gtids: str, place: EntryPosition) -> bool:
         """Return whether transactions of the set come after a place that was found by GTID."""

@@ -117,6 +117,27 @@ class Search:
         found = self._firsts(list(wanted.values()))
         self._by_gtids.update(zip(wanted, found, strict=True))
 
+    def anonymous(self, cursor: EntryPosition) -> EntryPosition | None:
+        """Return where the first transaction without a GTID begins behind a cursor, in a file that
+        `gtids` passes over because all GTIDs of it and before are in the cursor's set. None: there
+        is none, or the time of the cursor's last transaction is not known."""
+        since_us = cursor.commit_us or cursor.timestamp * MICROS
+        high = self._last(partial(self._begins_within, cursor.gtid))
+        if not since_us or self._low(since_us) >= high:
+            return None
+        start = None
+        if cursor.commit_us:
+            start = self.commit(cursor.commit_us, 0, inside=cursor.is_inside)
+        start = start or EntryPosition(self._names[self._low(since_us)])
+        for some, gtids in self._pieces(self._names[self._names.index(start.journal_name) : high]):
+            wanted = some.gtids["flavor"] == GTID_ANONYMOUS
+            if some.journal_name == start.journal_name:
+                wanted &= some.position >= start.position
+            if wanted.any():
+                self.found = self._found(some, int(wanted.argmax()), gtids, 0, 0)
+                return self.found.place
+        return None
+
     def _begins_within(self, executed: str, journal_name: str) -> bool:
         """Return whether all that comes before this file is in the set."""
         return not missing_gtids(self.head(journal_name).gtids, executed)
