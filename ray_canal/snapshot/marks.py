@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ray_canal.binlog.chunk import GTID_MYSQL, ChunkInfo
 from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.config import SourceConfig
 from ray_canal.errors import ConnectionLost, ServerSettingRefused
@@ -41,6 +42,15 @@ class Stretch:
 
     gtids: GtidSet
     end: EntryPosition
+
+
+def stretch_of(info: ChunkInfo, end: EntryPosition) -> Stretch:
+    """Return the stretch of MySQL's log that a chunk's transactions are. It has no GTIDs if the
+    last one has none (gtid_mode is being changed): then `gtid_executed` says nothing of its end."""
+    gtids = info.gtids
+    if not len(gtids) or gtids["flavor"][-1] != GTID_MYSQL:
+        return Stretch(GtidSet(), end)
+    return Stretch(GtidSet.parse(gtid_set_after("", gtids)), end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +184,7 @@ class _ExecutedMarks:
         return EntryPosition(_text(row["File"]), int(row["Position"]))
 
     def stretch(self, part: LogPart) -> Stretch:
-        return Stretch(GtidSet.parse(gtid_set_after("", part.info.gtids)), part.end)
+        return stretch_of(part.info, part.end)
 
 
 class _ReplicaMarks:

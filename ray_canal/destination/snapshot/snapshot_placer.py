@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ray_canal.binlog.chunk import FLAVOR_MYSQL, ChunkInfo
-from ray_canal.binlog.executed import gtid_set_after
+from ray_canal.binlog.chunk import ChunkInfo
 from ray_canal.destination.ports import RowReaderHandle, Runtime
 from ray_canal.destination.snapshot.replaced_tables import replaced_by
 from ray_canal.destination.snapshot.snapshot_home import AttemptVoid
@@ -23,7 +22,6 @@ from ray_canal.log.snapshot_chunk import snapshot_chunk
 from ray_canal.log.snapshot_sequencer import ReadRange, SnapshotSequencer
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.log.transaction_buffer import LogChunk
-from ray_canal.model.gtid import GtidSet
 from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
@@ -38,7 +36,7 @@ from ray_canal.snapshot.changes import (
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.keys import ambiguous_keys
 from ray_canal.snapshot.log_chunks import ATTEMPT_SHIFT, LogPlace, mark_at
-from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, Stretch
+from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, Stretch, stretch_of
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeRead
 
@@ -173,8 +171,7 @@ class SnapshotPlacer:
 
     def _keep(self, info: ChunkInfo, end: EntryPosition, touched: Mapping[Name, Keys]) -> None:
         """Keep keys for the rows that have no place yet. Raises UnsupportedEvent: too many."""
-        gtids = gtid_set_after("", info.gtids) if info.head.flavor == FLAVOR_MYSQL else ""
-        self._sequencer.log(Stretch(GtidSet.parse(gtids), end), touched)
+        self._sequencer.log(stretch_of(info, end), touched)
         if sum(keys.nbytes for keys in self._sequencer.kept) > self._attempt.touched_bytes_max:
             raise UnsupportedEvent(
                 f"{self.remembered:,} keys of its tables were changed while rows were "

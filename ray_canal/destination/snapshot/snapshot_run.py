@@ -65,7 +65,7 @@ _TRIES = 5
 """So many attempts may fail one after the other, without a row acked between, before the snapshot
 does; lost connections do not count."""
 _NO_USE = (ConfigError, PrivilegeMissing, AuthenticationFailed, ServerSettingRefused)
-"""Trying again cannot help."""
+"""Trying again cannot help, unless the error says that it may."""
 
 
 class SnapshotRun:
@@ -126,7 +126,8 @@ class SnapshotRun:
         if not isinstance(error, ConnectionLost | InstanceError | NotSubscribed):
             self._failed += 1
         logger.warning("%s: %s", name, error)
-        if isinstance(error, _NO_USE) or self._failed >= _TRIES:
+        is_final = isinstance(error, _NO_USE) and not error.retryable
+        if is_final or self._failed >= _TRIES:
             text = f"{type(error).__name__}: {error}"
             failed = replace(self.ledger, state=FAILED, error=text, ended=int(time.time()))
             await self.home.keep(self._client_id, failed)
@@ -238,7 +239,8 @@ class SnapshotRun:
         finally:
             governing.cancel()
             opening.cancel()
-            await asyncio.gather(*(reader.close() for reader in readers), return_exceptions=True)
+            closing = (reader.close() for reader in readers)
+            await asyncio.gather(opening, *closing, return_exceptions=True)
         await self._mark(placer, MARK_END, ((STATE, DONE),), DONE)
         placer.is_complete = True
         self.waits_for = "the subscriber, to ack its rows"

@@ -18,7 +18,7 @@ from ray_canal.destination.snapshot import snapshot_pace, snapshot_run
 from ray_canal.destination.snapshot.snapshot_home import new_ledger
 from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
 from ray_canal.destination.wakeup import Wakeup
-from ray_canal.errors import ConfigError, ConnectionLost, TableMetaMismatch
+from ray_canal.errors import ConfigError, ConnectionLost, ServerSettingRefused, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.model.gtid import GtidSet
@@ -115,9 +115,12 @@ class Load:
 class Reader:
     """Reads five rows a range, none of the range up to `empty`; the `broken`th read fails once."""
 
-    def __init__(self, log: LogPipeline, broken: list[int], empty: int) -> None:
+    def __init__(
+        self, log: LogPipeline, broken: list[int], empty: int, error: Exception
+    ) -> None:
         self._log = log
         self._broken = broken
+        self._error = error
         self._empty = f"id <= {empty}"
         self._numbers: set[int] = set()
         self.orders = self.most = 0
@@ -134,7 +137,7 @@ class Reader:
             self._broken[0] -= 1
             if not self._broken[0]:
                 self._broken.clear()
-                raise ConnectionLost("the server was restarted")
+                raise self._error
         if order.condition == self._empty:
             self._numbers.add(order.number)
         high = self._log.store.last_position
@@ -175,13 +178,15 @@ class Home:
 
 
 class Runtime(LocalRuntime):
+    error: Exception = ConnectionLost("the server was restarted")
+
     def __init__(self, log: LogPipeline, broken: list[int], empty: int = 0) -> None:
         self._log = log
         self._broken = broken
         self._empty = empty
 
     def row_reader(self, config: InstanceConfig) -> Any:
-        self.reader = Reader(self._log, self._broken, self._empty)
+        self.reader = Reader(self._log, self._broken, self._empty, self.error)
         return self.reader
 
 
@@ -236,10 +241,19 @@ def test_a_lost_connection_is_made_good() -> None:
     run_async(all_ranges([5]))
 
 
-async def all_ranges(broken: list[int]) -> None:
+def test_a_setting_that_is_being_changed_is_made_good() -> None:
+    """A dump that gtid_mode refuses: the next attempt asks in the mode of then."""
+    error = ServerSettingRefused("GTID_MODE = ON_PERMISSIVE instead of ON")
+    error.retryable = True
+    run_async(all_ranges([5], error))
+
+
+async def all_ranges(broken: list[int], error: Exception = Runtime.error) -> None:
     attempts = 2 if broken else 1
     async with at_log() as (home, log):
-        run = SnapshotRun(home, CLIENT, new_ledger((), "s"), Runtime(log, broken))
+        runtime = Runtime(log, broken)
+        runtime.error = error
+        run = SnapshotRun(home, CLIENT, new_ledger((), "s"), runtime)
         task = asyncio.create_task(run.run())
         consumer = Consumer(log, run)
         await consumer.until(lambda: run.ledger.is_over)
