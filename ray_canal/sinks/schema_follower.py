@@ -221,7 +221,8 @@ class SchemaFollower:
             raise SinkError(
                 f"the source's {name} has {', '.join(untold)}, and no {', '.join(gone)} any more. "
                 "Whether a column was renamed cannot be told, and a rename must keep its values: "
-                "rename or add columns in the target, then start again",
+                "rename or add columns in the target, then start again. If the sink was moved back "
+                "to before a rename, `ray-canal sink seek` to a place behind it",
                 "schema",
             )
         refuse_untold_key(name, missing, lambda: self._tables.has_rows(name))

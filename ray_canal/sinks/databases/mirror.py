@@ -6,7 +6,7 @@ What databases differ in is a `Database` (port.py); a `Sender` (sender.py) is on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from zlib import crc32
@@ -16,14 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ray_canal.config import MirrorConfig
-from ray_canal.config.sink import MirrorOrder, TablePolicy
+from ray_canal.config.sink import MirrorOrder
 from ray_canal.sinks.databases.checks import check_mirror
 from ray_canal.sinks.databases.port import OTHERS, Database
+from ray_canal.sinks.databases.renames import DatabaseFollower
 from ray_canal.sinks.databases.sender import Sender, TableWrite
 from ray_canal.sinks.key_shares import shared_out
 from ray_canal.sinks.net_change import as_in_target, image, net_change, of_one_schema, plain
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
-from ray_canal.sinks.schema_follower import SchemaFollower, TableName
+from ray_canal.sinks.schema_follower import TableName
 from ray_canal.sinks.target_checks import SourceTable
 from ray_canal.source.setting_checks import CheckResult
 
@@ -61,26 +62,6 @@ class _Run:
         )
 
 
-class DatabaseFollower(SchemaFollower):
-    """Names are given away all at once."""
-
-    def __init__(
-        self, policy: TablePolicy, database: Database, begin: Callable[[], None]
-    ) -> None:
-        super().__init__(policy, database, begin)
-        self._database = database
-
-    def _rename(self, named: Mapping[TableName, TableName], where: str) -> None:
-        if self._database.has_renamed(where):
-            return
-        present = {old: new for old, new in named.items() if self._tables.find(old) is not None}
-        for name in set(named.values()) - set(present):
-            self._drop(name)
-        if present:
-            self._begin()
-            self._database.rename(present, where)
-
-
 class Mirror:
     """A sink into a database: exactly once. Its first sender also changes tables.
 
@@ -106,7 +87,8 @@ class Mirror:
         self._first = Sender(sink, destination, self._database)
         self._senders = [self._first]
         self._order = config.order
-        self._follower = DatabaseFollower(config, self._database, self._first.begin_ddl)
+        begin = self._first.begin_ddl
+        self._follower = DatabaseFollower(config, self._database, begin, sink, destination)
         self._runs: dict[tuple[Sender, ...], list[_Run]] = {}  # by who writes them
         self._splits: dict[TableName, bool] = {}
         self._pool: ThreadPoolExecutor | None = None
@@ -198,6 +180,9 @@ class Mirror:
     # --- changes ---------------------------------------------------------------------------------
 
     def write(self, changes: Changes) -> None:
+        if self._first.place is None:
+            begin = changes.part.first
+            self._follower.move_to(changes.between(begin, begin + 1).cursor)
         if self._pool is None:
             self._stage_all(changes, (self._first,))
             return

@@ -16,6 +16,8 @@ from ray_canal.source.setting_checks import CheckResult
 
 OTHERS = "#"
 """Stands behind a sink's name in the rows of its other senders; names of sinks have none."""
+RENAMES = "~"
+"""Stands behind a sink's name in the row that has what was renamed (renames.py)."""
 
 
 def close_quietly(connection: Any, *errors: type[Exception]) -> None:
@@ -49,6 +51,10 @@ class Database(TargetTables, Protocol):
     def close(self) -> None: ...
     def place_of(self, sink: str) -> str:
         """Return the place in a sink's row, shutting out nobody; "": there is none."""
+        ...
+
+    def keep(self, row: str, text: str) -> None:
+        """Have a text for a place in a row of the table of cursors, which is made for it."""
         ...
 
     def take_over(self, sink: str) -> tuple[int, str]:
@@ -133,6 +139,17 @@ class SqlDatabase:
             raise
         return str(rows[0][0]) if rows else ""
 
+    def keep(self, row: str, text: str) -> None:
+        one = self._PARAMETER
+        if self.place_of(row):
+            self._run(f"UPDATE {self._cursors} SET place = {one} WHERE sink = {one}", text, row)
+        else:
+            self._insert(row, text)
+
+    def _insert(self, row: str, place: str) -> None:
+        values = f"({self._PARAMETER}, 0, {self._PARAMETER})"
+        self._run(f"INSERT INTO {self._cursors} (sink, epoch, place) VALUES {values}", row, place)
+
     _LOCKED = " FOR UPDATE"
 
     def other_places(self, sink: str) -> dict[str, str]:
@@ -149,10 +166,7 @@ class SqlDatabase:
         for row in self.other_places(sink):
             self._run(f"DELETE FROM {self._cursors} WHERE sink = {one}", row)
         for row in rows:
-            self._run(
-                f"INSERT INTO {self._cursors} (sink, epoch, place) VALUES ({one}, 0, {one})",
-                row, place,
-            )  # fmt: skip
+            self._insert(row, place)
 
     def tells_keys(self, name: TableName) -> bool:
         return False

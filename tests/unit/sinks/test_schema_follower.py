@@ -18,8 +18,8 @@ from ray_canal.model.table_event import ERASE, RENAME
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.column_type import column_meta
 from ray_canal.sinks.databases.duckdb import DuckDatabase
-from ray_canal.sinks.databases.mirror import DatabaseFollower
 from ray_canal.sinks.databases.mysql_types import canonical_type, has_no_empty_label
+from ray_canal.sinks.databases.renames import DatabaseFollower
 from ray_canal.sinks.lakes.lake import LakeFollower
 from ray_canal.sinks.open import lake_of
 from ray_canal.sinks.port import Changed, Rows, SinkError
@@ -40,7 +40,11 @@ def database(tmp_path: Path) -> Iterator[DuckDatabase]:
 
 
 def follower(database: DuckDatabase, **policy: Any) -> DatabaseFollower:
-    return DatabaseFollower(MirrorConfig.model_validate(policy), database, lambda: None)
+    return following(MirrorConfig.model_validate(policy), database)
+
+
+def following(config: MirrorConfig, database: DuckDatabase) -> DatabaseFollower:
+    return DatabaseFollower(config, database, lambda: None, "s", "x")
 
 
 def altered(table: str, types: str = "int", schema: str = "s", **more: Any) -> Changed:
@@ -178,12 +182,12 @@ def test_rows_that_are_not_known_stop_it(database: DuckDatabase) -> None:
     with pytest.raises(SinkError, match=r"mixed with those of s\.T2"):
         shop.claim(TableName("s", "t2"), "s", "t2")  # the same table for DuckDB
     merging = MirrorConfig(database="s")
-    again = DatabaseFollower(merging, database, lambda: None)  # another run, and another source
+    again = following(merging, database)  # another run, and another source
     with pytest.raises(SinkError, match=r"mixed with those of s\.t in s\.t"):
         again.follow([altered("t", schema="other", is_new=True)])
     evolving = MirrorConfig(database="s", schema_change="evolve")
     gone = TableChange("b.1", 4, "other", "t", None, kind=ERASE)
-    DatabaseFollower(evolving, database, lambda: None).follow([Changed(gone, None, 99)])
+    following(evolving, database).follow([Changed(gone, None, 99)])
     assert rows_of(database, "t") == [(1, 1)]
     database.drop(TableName("s", "t"))
     again.follow([altered("t", schema="other", is_new=True)])

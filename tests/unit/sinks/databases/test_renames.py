@@ -1,0 +1,104 @@
+"""Names of a mirror's tables where its sink is moved, in a DuckDB file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ray_canal.sinks.databases import renames
+from ray_canal.sinks.databases.duckdb import DuckDatabase
+from ray_canal.sinks.databases.renames import DatabaseFollower
+from ray_canal.sinks.port import Changed, Cursor, SinkError
+from tests.unit.sinks.test_schema_follower import (
+    altered,
+    database,
+    fill,
+    follower,
+    renamed,
+    rows_of,
+)
+
+__all__ = ["database"]
+
+
+def at(position: int, *steps: Changed) -> list[Changed]:
+    return [replace(step, change=replace(step.change, position=position)) for step in steps]
+
+
+def place(position: int) -> Cursor:
+    return Cursor(timeline=1, journal_name="b.1", position=position)
+
+
+def names(database: DuckDatabase) -> dict[str, Any]:
+    """The value that each table has."""
+    tables = database._run("SELECT table_name FROM duckdb_tables() WHERE schema_name = 's'")
+    return {str(table): rows_of(database, str(table))[0][1] for (table,) in tables}
+
+
+@pytest.fixture
+def shop(database: DuckDatabase) -> DatabaseFollower:
+    """1 became b, c and, of 2, a; 3 and 2 were swapped then."""
+    shop = follower(database)
+    for table, value in (("a", 1), ("x", 2), ("y", 3)):
+        shop.follow([altered(table, is_new=True)])
+        fill(database, table, value)
+    shop.follow(at(10, *renamed("a", "b")), 1)
+    shop.follow(at(20, *renamed("b", "c"), *renamed("x", "a")), 1)
+    swap = at(30, *renamed("a", "_"), *renamed("y", "a"), *renamed("_", "y"))
+    shop.follow([step for step in swap if step.change.table != "_"], 1)
+    return shop
+
+
+AT = {
+    5: {"a": 1, "x": 2, "y": 3},
+    10: {"a": 1, "x": 2, "y": 3},
+    11: {"b": 1, "x": 2, "y": 3},
+    20: {"b": 1, "x": 2, "y": 3},
+    21: {"c": 1, "a": 2, "y": 3},
+    31: {"c": 1, "a": 3, "y": 2},
+}
+
+
+def test_tables_have_the_names_of_the_place(shop: DatabaseFollower, database: DuckDatabase) -> None:
+    for position in (31, 21, 20, 11, 10, 5, 31, 5, 11, 5, 21, 11, 31):
+        shop.move_to(place(position))
+        assert names(database) == AT[position], position
+    shop.move_to(place(20))
+    shop.follow(at(20, *renamed("b", "c"), *renamed("x", "a")), 1)
+    for position in (21, 31, 5, 31):
+        shop.move_to(place(position))
+        assert names(database) == AT[position], position
+
+
+def test_a_table_that_got_the_name_later_goes(
+    shop: DatabaseFollower, database: DuckDatabase
+) -> None:
+    """The log makes it again, with all its rows."""
+    shop.follow(at(40, altered("b", is_new=True)), 1)
+    fill(database, "b", 4)
+    shop.move_to(place(20))
+    assert names(database) == AT[20]
+
+
+def test_names_that_are_not_kept_any_more_stop_the_sink(
+    shop: DatabaseFollower, database: DuckDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renames, "_BYTES_MAX", 200)
+    shop.follow(at(40, *renamed("c", "d")), 1)
+    with pytest.raises(SinkError, match=r"up to b\.1:20 is not kept.*seek s` to a place behind"):
+        shop.move_to(place(11))
+    assert names(database) == {"d": 1, "a": 3, "y": 2}
+    shop.move_to(place(30))
+    assert names(database) == AT[21]
+
+
+def test_another_destination_or_policy_leaves_names_alone(
+    shop: DatabaseFollower, database: DuckDatabase
+) -> None:
+    other = follower(database)
+    other._destination = "y"
+    for each in (other, follower(database, schema_change="ignore")):
+        each.move_to(place(5))
+        assert names(database) == AT[31]
