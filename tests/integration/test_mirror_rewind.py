@@ -58,7 +58,7 @@ def _ends_behind_a_rename(
 
 STATEMENTS = (
     "CREATE TABLE a (id INT PRIMARY KEY, v INT)",
-    "INSERT INTO a VALUES (1,1),(2,2)",
+    "INSERT INTO a VALUES (1,1),(2,2),(9,9)",
     "CREATE TABLE x (id INT PRIMARY KEY, v INT)",
     "INSERT INTO x VALUES (1,-1),(2,-2)",
     "CREATE TABLE y (id INT PRIMARY KEY, v INT)",
