@@ -11,6 +11,7 @@ from typing import Any
 from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.destination.ports import Fetched
 from ray_canal.destination.status.stages import FetchReport
+from ray_canal.destination.wakeup import seen
 from ray_canal.errors import (
     ConnectionLost,
     PositionPurged,
@@ -76,6 +77,7 @@ class SimulatedFetcher:
 
     def next_decoded(self) -> Callable[[], Any]:
         future = asyncio.ensure_future(self._next())
+        future.add_done_callback(seen)  # nobody asks for the answer when the upstream is left
 
         async def found() -> Fetched:
             return await future
