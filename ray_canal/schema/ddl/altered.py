@@ -231,8 +231,7 @@ def _converted(column: ColumnMeta, charset: str) -> ColumnMeta:
         kind = column.mysql_type
     else:
         return replace(column, charset=charset)
-    converted = column_meta(
+    return column_meta(
         column.name, kind, charset=charset, nullable=column.nullable,
-        is_key=column.is_key, visible=column.visible,
+        is_key=column.is_key, visible=column.visible, is_generated=column.is_generated,
     )  # fmt: skip
-    return replace(converted, is_generated=column.is_generated)

@@ -43,15 +43,15 @@ class Definition:
     def column(self, default_charset: str) -> ColumnMeta:
         """Return the column; `default_charset` is the table's."""
         charset = self.charset or ("utf8mb3" if self.type.national else default_charset)
-        column = column_of(
+        return column_of(
             self.name,
             self.type,
             charset=charset,
             nullable=self.nullable,
             is_key=self.is_key,
             visible=self.visible,
+            is_generated=self.is_generated,
         )
-        return replace(column, is_generated=self.is_generated)
 
 
 def read_definition(words: Words, dialect: Dialect | None = None) -> Definition:

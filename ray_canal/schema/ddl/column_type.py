@@ -182,6 +182,7 @@ def column_of(
     nullable: bool = True,
     is_key: bool = False,
     visible: bool = True,
+    is_generated: bool = False,
 ) -> ColumnMeta:
     """The column that has this type; `charset` is ignored for types without one, and empty where
     it is not known."""
@@ -205,6 +206,7 @@ def column_of(
         fraction=numbers[0] if fractional and numbers else 0,
         labels=tuple(_label(label, canonical(charset)) for label in declared.labels),
         visible=visible,
+        is_generated=is_generated,
     )
 
 
@@ -229,6 +231,7 @@ def column_meta(
     nullable: bool = True,
     is_key: bool = False,
     visible: bool = True,
+    is_generated: bool = False,
 ) -> ColumnMeta:
     """A column from its type's text alone, as information_schema.COLUMN_TYPE prints it.
 
@@ -245,6 +248,7 @@ def column_meta(
         nullable=nullable,
         is_key=is_key,
         visible=visible,
+        is_generated=is_generated,
     )
 
 

@@ -307,7 +307,8 @@ class MySqlDatabase(SqlDatabase):
 
     def has_renamed(self, where: str) -> bool:
         mark = self._mark(where)
-        self._marks |= {mark} if self._has_own(mark) else set()
+        if self._has_own(mark):
+            self._marks.add(mark)
         return mark in self._marks
 
     def _mark(self, where: str) -> str:

@@ -97,7 +97,7 @@ class DatabaseFollower(SchemaFollower):
             self._give(each.named(back=number in later), f"{each.where} {each.turns}")
             done[number] = each._replace(turns=each.turns + 1)
             self._keep(done)
-        self.forget()
+            self.forget()
 
     def _done(self) -> list[_Renamed]:
         """Return what is kept, in the order of the log."""

@@ -63,6 +63,7 @@ class Search:
         self._purged: str | None = None
         self._passed = EntryPosition("")
         self._by_gtids: dict[str, Found] = {}
+        self._with_anonymous: dict[str, bool] = {}
         self.found = Found(EntryPosition(""))  # where the last search ended
 
     @property
@@ -122,13 +123,14 @@ class Search:
         `gtids` passes over because all GTIDs of it and before are in the cursor's set. None: there
         is none, or the time of the cursor's last transaction is not known."""
         since_us = cursor.commit_us or cursor.timestamp * MICROS
+        low = self._low(since_us)
         high = self._last(partial(self._begins_within, cursor.gtid))
-        if not since_us or self._low(since_us) >= high:
+        if not since_us or not any(map(self._has_anonymous, self._names[low:high])):
             return None
         start = None
         if cursor.commit_us:
             start = self.commit(cursor.commit_us, 0, inside=cursor.is_inside)
-        start = start or EntryPosition(self._names[self._low(since_us)])
+        start = start or EntryPosition(self._names[low])
         for some, gtids in self._pieces(self._names[self._names.index(start.journal_name) : high]):
             wanted = some.gtids["flavor"] == GTID_ANONYMOUS
             if some.journal_name == start.journal_name:
@@ -137,6 +139,16 @@ class Search:
                 self.found = self._found(some, int(wanted.argmax()), gtids, 0, 0)
                 return self.found.place
         return None
+
+    def _has_anonymous(self, journal_name: str) -> bool:
+        """Return whether a file that has ended has transactions without GTIDs. It is read once,
+        however many cursors ask."""
+        if journal_name not in self._with_anonymous:
+            self._with_anonymous[journal_name] = any(
+                bool((some.gtids["flavor"] == GTID_ANONYMOUS).any())
+                for some in transactions(self._log, journal_name)
+            )
+        return self._with_anonymous[journal_name]
 
     def _begins_within(self, executed: str, journal_name: str) -> bool:
         """Return whether all that comes before this file is in the set."""
