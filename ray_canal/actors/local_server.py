@@ -13,7 +13,7 @@ import itertools
 import pickle
 import uuid
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 from ray_canal.actors.local_frames import (
     DONE,
@@ -107,11 +107,10 @@ class _Connection(asyncio.Protocol):
         self._kept: int | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         self._all.add(self)
         if not is_same_user(transport.get_extra_info("socket")):
-            transport.abort()
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         buffer = self._buffer

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import ray
+import uvloop
 
 from ray_canal.actors import local_server, store_calls
 from ray_canal.actors.local_server import LocalServer
@@ -46,8 +47,8 @@ class Method:
 class Actor:
     """A store process: its event loop is a thread of this one."""
 
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+    def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+        self.new_loop, self.loop = new_loop, new_loop()
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
         self.server = LocalServer(self._call)
@@ -94,15 +95,16 @@ class Actor:
         self.loop.close()
 
 
-@pytest.fixture
-def actor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Actor]:
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def actor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Actor]:
+    """Ray's actors run on uvloop where it is installed, else on asyncio's event loop."""
     monkeypatch.setattr(store_calls, "actor_id", lambda actor: str(id(actor)))
     monkeypatch.setattr(store_calls, "_known", {})
     monkeypatch.setattr(store_calls, "this_node", lambda: "here")
     monkeypatch.setattr(store_calls, "_may_try", lambda: True)
     monkeypatch.setattr(local_server, "is_portable", lambda answer: answer is not TRACKED)
     monkeypatch.setattr(ray, "get", lambda reference: reference.answer.result(60))
-    made = Actor()
+    made = Actor(request.param)
     yield made
     for calls in list(store_calls._known.values()):
         calls.close()
@@ -232,12 +234,12 @@ def test_a_process_that_ended_is_looked_for_again(actor: Actor) -> None:
 def test_a_process_that_ended_keeps_no_connection_open(actor: Actor) -> None:
     """A driver that starts and stops destinations ran out of file descriptors."""
     assert begun(actor, "ack").result()
-    second = Actor()
+    second = Actor(actor.new_loop)
     try:
         begun(second, "ack").result()
         assert set(store_calls._known) == {str(id(actor)), str(id(second))}
         actor.close()
-        third = Actor()
+        third = Actor(actor.new_loop)
         try:
             begun(third, "ack").result()
             assert set(store_calls._known) == {str(id(second)), str(id(third))}
