@@ -17,6 +17,7 @@ from ray_canal.snapshot.columns import selection
 from ray_canal.snapshot.key_ranges import KeyRanges
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.prepared import not_seen
+from ray_canal.snapshot.replica_tables import ReplicaTables, ServerTables
 from ray_canal.snapshot.row_reader import RangeOrder
 from ray_canal.snapshot.session import close, open_session, other_server, server_of
 from ray_canal.snapshot.tables import (
@@ -60,6 +61,16 @@ class SnapshotPlan:
         self._catalog = Catalog(self._source)
         self._streamed = Catalog(config.source) if config.snapshot.address else self._catalog
         self._described = CatalogTables(self._source)
+        self._replica: ReplicaTables | None = None
+        self._streamed_described = self._described
+        if config.snapshot.address:
+            self._streamed_described = CatalogTables(config.source)
+            self._replica = ReplicaTables(
+                self._source.address,
+                ServerTables(self._catalog, self._described),
+                ServerTables(self._streamed, self._streamed_described),
+            )
+        self._log_server = ""
         self._connection: Any = None
         self._tables: dict[int, SnapshotTable] = {}
         self._numbers = 0
@@ -67,7 +78,7 @@ class SnapshotPlan:
             self._connection = open_session(self._source, self._catalog)
             self._server = server_of(self._connection, self._source)
             refuse_partial_images(self._streamed, config.source.address)
-            replicated = self._streamed if config.snapshot.address else None
+            replicated = self._streamed if self._replica else None
             self._marks: Marks = marks_of(self._source, self._catalog, self._connection, replicated)
         except BaseException:
             self.close()
@@ -77,7 +88,8 @@ class SnapshotPlan:
         """Raise ConnectionLost unless marks are of the log that is read, which is this server's:
         the address may lead to another one by now."""
         streamed = self._streamed.server_uuid()
-        rows = streamed if self._config.snapshot.address else self._server
+        rows = streamed if self._replica else self._server
+        self._log_server = server
         for found in {streamed, rows} - {server}:
             raise other_server(self._config.source.address, found, server)
 
@@ -93,12 +105,15 @@ class SnapshotPlan:
     def wanted(self, wishes: tuple[SnapshotWish, ...]) -> tuple[TableLedger, ...]:
         """The tables that are asked for, the largest last. Raises ConfigError: there are none, or
         one cannot be read; PrivilegeMissing."""
-        found, left_out = wanted_tables(self._catalog, self._described, wishes, self._within)
+        found, left_out = wanted_tables(
+            self._streamed, self._streamed_described, wishes, self._within
+        )
         for name, why in left_out:
             logger.warning("%s is not read: it is %s", name, why)
         refuse_keyless((table for table, _ in found), _ADVICE)
         found = tuple(sorted(found, key=lambda one: one.table.rows))
-        self._tables = {number: table for number, (table, _) in enumerate(found)}
+        if self._replica is None:
+            self._tables = {number: table for number, (table, _) in enumerate(found)}
         return tuple(
             TableLedger(table.meta.schema, table.meta.table, wish.where, wish.columns)
             for table, wish in found
@@ -132,7 +147,10 @@ class SnapshotPlan:
 
     def _now(self, wanted: Mapping[int, TableLedger]) -> dict[int, SnapshotTable]:
         names = [(each.schema, each.table) for each in wanted.values()]
-        there = tables_now(self._catalog, self._described, names)
+        if self._replica is None:
+            there = tables_now(self._catalog, self._described, names)
+        else:
+            there = self._replica.now(names)
         found = {}
         for number, progress in wanted.items():
             table = there.get((progress.schema, progress.table))
@@ -162,7 +180,9 @@ class SnapshotPlan:
         for each in self._ranges(number).ranges(progress.done, progress.end, rows):
             self._numbers += 1
             condition = f"({each.condition}){where}"
-            order = RangeOrder(self._numbers, self._tables[number], condition, self._server)
+            order = RangeOrder(
+                self._numbers, self._tables[number], condition, self._server, self._log_server
+            )
             yield PlannedRange(number, each.upto, order, each.estimate)
 
     def row_bytes(self, number: int) -> int:
@@ -182,6 +202,7 @@ class SnapshotPlan:
         self._catalog.close()
         self._streamed.close()
         self._described.close()
+        self._streamed_described.close()
 
 
 def _identity(table: SnapshotTable) -> tuple[object, ...]:

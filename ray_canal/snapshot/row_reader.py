@@ -32,12 +32,14 @@ LogPiece = tuple[ChunkInfo, DecodedChunk]
 @dataclass(frozen=True, slots=True)
 class RangeOrder:
     """A range to read: rows of a table for which a condition holds. `number` is the caller's;
-    `server`: of which server it is, by its uuid, empty: of any."""
+    `server`: of which server it is, by its uuid, `log_server`: whose log tells its place; empty: of
+    any."""
 
     number: int
     table: SnapshotTable
     condition: str
     server: str = ""
+    log_server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class RowReader:
         """Raises SourceError kinds, ServerSettingRefused."""
         self._source = config.rows_source
         self._catalog = Catalog(self._source)
+        self._log_address = config.source.address
         self._streamed = Catalog(config.source) if config.snapshot.address else None
         self._connection: Any = None
         try:
@@ -100,9 +103,17 @@ class RowReader:
                 found.pieces.append(decoded(wanted, piece, origin, 0, framed=True))
                 rows += piece.rows
         high = self._marks.high()
+        self._refuse_other_log(order.log_server)
         self._ranges[order.number] = found
         size_bytes = sum(int(piece.arena.size) for piece in found.pieces)
         return RangeRead(order.number, rows, size_bytes, low, high, time.monotonic() - began_s)
+
+    def _refuse_other_log(self, expected: str) -> None:
+        """Raise ConnectionLost if the place was that of another server's log than this one's."""
+        if self._streamed is None or not expected:
+            return
+        if (found := self._streamed.server_uuid()) != expected:
+            raise other_server(self._log_address, found, expected)
 
     def pieces_of(self, number: int) -> int:
         """Return of how many chunks a range is that was read."""

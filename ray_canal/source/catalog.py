@@ -203,14 +203,10 @@ class Catalog:
     def leaves_rows_out(self) -> str:
         """Return why this server may lack rows of transactions that it replicates; empty: as far as
         it says, it takes over all."""
-        for name in ("replica_skip_errors", "slave_skip_errors"):
-            if (self.variable(name) or "OFF").upper() not in ("OFF", ""):
-                return f"{name} is set"
-        for name in ("replica_exec_mode", "slave_exec_mode"):
-            if (self.variable(name) or "STRICT").upper() != "STRICT":
-                return f"{name} is not STRICT"
+        if why := self.passes_over_errors():
+            return why
         try:
-            rows = self._replication()
+            rows = self.replication()
         except PrivilegeMissing as error:
             return str(error)
         filters = [
@@ -221,7 +217,18 @@ class Catalog:
         ]
         return f"{', '.join(filters)} is set" if filters else ""
 
-    def _replication(self) -> list[dict[str, Any]]:
+    def passes_over_errors(self) -> str:
+        """Return why this server replicates on after an error; empty: it does not."""
+        for name in ("replica_skip_errors", "slave_skip_errors"):
+            if (self.variable(name) or "OFF").upper() not in ("OFF", ""):
+                return f"{name} is set"
+        for name in ("replica_exec_mode", "slave_exec_mode"):
+            if (self.variable(name) or "STRICT").upper() != "STRICT":
+                return f"{name} is not STRICT"
+        return ""
+
+    def replication(self) -> list[dict[str, Any]]:
+        """Return how this server replicates: a row for each source."""
         statements = ("SHOW ALL SLAVES STATUS",) if self.is_mariadb else (
             "SHOW REPLICA STATUS", "SHOW SLAVE STATUS"
         )  # fmt: skip

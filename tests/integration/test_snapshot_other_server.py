@@ -20,6 +20,7 @@ from ray_canal.snapshot.plan import SnapshotPlan
 from ray_canal.snapshot.row_reader import RowReader
 from ray_canal.snapshot.session import open_session
 from ray_canal.source.catalog import Catalog
+from tests.integration.test_failover import replicating
 from tests.integration.test_snapshot import config_of
 from tests.integration.test_snapshot_keyed import Judge
 from tests.local_destination import run
@@ -50,6 +51,22 @@ def test_rows_are_of_the_server_whose_log_is_read(server: Server, tmp_path: Path
             views_are_of_one_server(server, other, proxy)
             rows_have_a_connection_of_their_own(server, other, proxy)
     server.execute("drop database moved")
+
+
+@pytest.mark.soak  # two servers
+def test_places_are_of_the_log_that_is_read(tmp_path: Path) -> None:
+    """The source's address leads to its replica, which has all of its transactions elsewhere."""
+    with replicating("mysql97", tmp_path) as pair:
+        pair.master.execute("insert into f.t values (1, 1)")
+        pair.wait_for_standby()
+        with Proxy((pair.master.host, pair.master.port)) as proxy:
+            tree = config_of(pair.master, address=proxy.address).destination("snap").model_dump()
+            tree["snapshot"] = {"address": pair.standby.address}
+            config = InstanceConfig.model_validate(tree)
+            plan = SnapshotPlan(config, TableFilter())
+            plan.refuse_other_log(str(pair.master.execute("select @@server_uuid")[0][0]))
+            proxy.retarget((pair.standby.host, pair.standby.port))
+            is_refused(RowReader(config), plan, r"f\.t", "is server .* now, not")
 
 
 async def moved(server: Server, other: Server, proxy: Proxy, folder: Path) -> None:
@@ -113,12 +130,17 @@ def rows_have_a_connection_of_their_own(server: Server, other: Server, proxy: Pr
     is_refused(reader, plan)
 
 
-def is_refused(reader: RowReader, plan: SnapshotPlan) -> None:
+def is_refused(
+    reader: RowReader,
+    plan: SnapshotPlan,
+    tables: str = TABLES,
+    why: str = "is server mariadb-2 now, not mariadb-1",
+) -> None:
     try:
-        [wanted] = plan.wanted((SnapshotWish(TABLES),))
+        [wanted] = plan.wanted((SnapshotWish(tables),))
         plan.find({0: wanted})
         [planned] = plan.ranges(0, plan.begin(0, wanted), lambda: 100)
-        with pytest.raises(ConnectionLost, match="is server mariadb-2 now, not mariadb-1"):
+        with pytest.raises(ConnectionLost, match=why):
             reader.read(planned.order)
     finally:
         reader.close()

@@ -102,6 +102,7 @@ def test_rows_are_read_from_a_replica_that_lags(tmp_path: Path) -> None:
 
 
 async def from_a_replica(source: Server, replica: Server, folder: Path) -> None:
+    replica.execute("stop replica sql_thread")  # it has not even the tables
     source.execute(
         "create database keyed", *CREATE,
         f"insert into keyed.n values {', '.join(f'({k}, {k})' for k in range(200, 6000))}",
@@ -113,7 +114,6 @@ async def from_a_replica(source: Server, replica: Server, folder: Path) -> None:
     taker = Taker(destination)
     with Writers(source, 3, seed=11).running():
         wishes = Subscription(snapshot="initial")
-        replica.execute("stop replica sql_thread")
         await destination.subscribe(CLIENT, TABLES, wishes=wishes)
         for _ in range(10):
             await taker.take(0.2)
