@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 _RENDER_THREADS = 4
 _CLOSE_WAIT_S = 5.0
+_BACKLOG = 1024
+_ACCEPT_AGAIN_S = 1.0
 
 
 class TcpServer:
@@ -43,20 +45,15 @@ class TcpServer:
         )
         self._tls = _tls(config)
         self._tls_digest = _digest(config)
-        self._server: asyncio.base_events.Server | None = None
+        self._listening: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Listen. Raises ConfigError: the port is taken, the host is not ours."""
         config = self._config
         try:
-            self._server = await asyncio.start_server(
-                self._accept,
-                config.listens_on,
-                config.port,
-                backlog=1024,
-                reuse_port=True if config.replicas > 1 else None,
-            )
+            self._listening = await _listening(config)
         except OSError as error:
             raise ConfigError(
                 f"server: cannot listen on {config.listens_on}:{config.port}: {error.strerror}; "
@@ -64,41 +61,53 @@ class TcpServer:
             ) from error
         if config.warning:
             logger.warning("Canal's TCP protocol: %s", config.warning)
+        self._accepting = [asyncio.ensure_future(self._accept(each)) for each in self._listening]
         # The first get need not wait for them.
         self._shared.loading = self._shared.executor.submit(load_kernels)
 
     @property
     def port(self) -> int:
         """Return where it listens: the configured port, or the one that was found for 0."""
-        if self._server is None or not self._server.sockets:
+        if not self._listening:
             return 0
-        port: int = self._server.sockets[0].getsockname()[1]
+        port: int = self._listening[0].getsockname()[1]
         return port
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listening)
+            except ConnectionError:
+                continue  # the client has gone already
+            except OSError as error:  # no file descriptors or memory; clients wait in the backlog
+                logger.warning("Canal's TCP protocol: no connection is accepted: %s", error)
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+                continue
+            task = asyncio.ensure_future(self._serve(connection, address))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            await asyncio.sleep(0)  # connections that are there get their turn, however many come
+
+    async def _serve(self, accepted: socket.socket, address: Any) -> None:
         """One connection, which counts from here on: also while it negotiates TLS."""
         task = asyncio.current_task()
-        if task is None:
-            return
-        self._tasks.add(task)
+        assert task is not None
         self._shared.places.enter(task, task.cancel)
-        transport = writer.transport
-        raw = writer.get_extra_info("socket")
+        writer: asyncio.StreamWriter | None = None
         try:
-            if raw is not None:
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            secured = reader, writer  # the plain ones stay: without them, their transport would go
-            if self._tls is not None:
-                secured = await _secured(writer, self._tls, self._config.login_timeout_s)
-            await Connection(self._shared, task, *secured).serve()
-        except asyncio.CancelledError:
-            transport.abort()  # displaced, or the server closes
-        except OSError as error:  # ssl.SSLError is one
-            logger.info("%s: no TLS: %s", writer.get_extra_info("peername"), error)
-            transport.abort()
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            reader, writer = await _streams(accepted, self._tls, self._config.login_timeout_s)
+            await Connection(self._shared, task, reader, writer).serve()
+        except BaseException as error:
+            if writer is not None:
+                writer.transport.abort()
+            if isinstance(error, OSError):  # ssl.SSLError is one
+                logger.info("%s: no TLS: %s", address, error)
+            elif not isinstance(error, asyncio.CancelledError):  # displaced, or the server closes
+                raise
         finally:
             self._shared.places.leave(task)
-            self._tasks.discard(task)
 
     def compare(self, config: ServerConfig) -> list[str]:
         """The keys in which a configuration differs from this server's, or what they refer to has
@@ -125,37 +134,50 @@ class TcpServer:
 
     async def close(self) -> None:
         """End every connection and give the port back."""
-        if self._server is not None:
-            self._server.close()
+        for accepting in self._accepting:
+            accepting.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for listening in self._listening:
+            listening.close()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=_CLOSE_WAIT_S)
-        if self._server is not None:
-            await self._server.wait_closed()
         self._shared.executor.shutdown(wait=False)
 
 
-async def _secured(
-    plain: asyncio.StreamWriter, context: ssl.SSLContext, timeout_s: float
+async def _listening(config: ServerConfig) -> list[socket.socket]:
+    """Return a listening socket for each address of the host. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    addresses = await loop.getaddrinfo(
+        config.listens_on, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    found: list[socket.socket] = []
+    with contextlib.ExitStack() as opened:
+        for family, *_, address in dict.fromkeys(addresses):
+            listening = opened.enter_context(
+                socket.create_server(
+                    address, family=family, backlog=_BACKLOG, reuse_port=config.replicas > 1
+                )
+            )
+            listening.setblocking(False)
+            found.append(listening)
+        opened.pop_all()
+    return found
+
+
+async def _streams(
+    accepted: socket.socket, tls: ssl.SSLContext | None, timeout_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """TLS over a connection of which nothing was read yet. Raises OSError."""
+    """Return both ends of a connection, after its TLS handshake. Raises OSError."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
-    transport = await loop.start_tls(
-        plain.transport,
-        protocol,
-        context,
-        server_side=True,
-        ssl_handshake_timeout=timeout_s,
+    # No `start_tls` later on: an event loop may have read the client's greeting by then.
+    transport, _ = await loop.connect_accepted_socket(
+        lambda: protocol, accepted, ssl=tls, ssl_handshake_timeout=timeout_s if tls else None
     )
-    if transport is None:
-        raise ConnectionAbortedError("the connection ended during the handshake")
-    protocol.connection_made(transport)
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
-
-
 def _digest(config: ServerConfig) -> bytes:
     """Return a digest of what the files of TLS hold."""
     tls, found = config.tls, hashlib.sha256()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
 
 from ray_canal.config import ServerConfig
 from ray_canal.demo import binlog_files
@@ -33,5 +34,14 @@ async def serving(stores: dict[str, ServedDestination], **options: Any) -> Async
             await store.close()
 
 
-def run(test: Callable[[], Awaitable[None]], limit_s: float = 60) -> None:
-    asyncio.run(asyncio.wait_for(test(), limit_s))
+def run(
+    test: Callable[[], Awaitable[None]],
+    limit_s: float = 60,
+    run: Callable[[Coroutine[Any, Any, None]], None] = uvloop.run,
+) -> None:
+    """Run a test on an event loop: by default uvloop's, as Ray runs the server's actor."""
+
+    async def limited() -> None:
+        await asyncio.wait_for(test(), limit_s)
+
+    run(limited())

@@ -9,8 +9,10 @@ import ssl
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
 
 from ray_canal.canal import packet as packets
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
@@ -59,7 +61,8 @@ def test_a_password_without_a_name_admits_any_name(shop: Decoded) -> None:
     run(test)
 
 
-def test_tls(shop: Decoded, tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", [asyncio, uvloop], ids=["asyncio", "uvloop"])
+def test_tls(shop: Decoded, tmp_path: Path, loop: Any) -> None:
     cert, key = make_certificate(tmp_path)
 
     async def test() -> None:
@@ -78,7 +81,7 @@ def test_tls(shop: Decoded, tmp_path: Path) -> None:
             plain.close()
             await client.close()
 
-    run(test)
+    run(test, run=loop.run)
 
 
 def test_tls_files_that_are_none_are_named(tmp_path: Path) -> None:
