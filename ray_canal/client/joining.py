@@ -112,7 +112,7 @@ def _refuse_without_token(error: ConnectionError) -> None:
         raise ConfigError(
             f"{error}: it takes nobody without its token; give that by RAY_AUTH_TOKEN or "
             "RAY_AUTH_TOKEN_PATH, with RAY_AUTH_MODE=token; or name another cluster by ray.address "
-            "or RAY_ADDRESS"
+            "or RAY_ADDRESS (RAY_ADDRESS=local begins one)"
         ) from None
 
 

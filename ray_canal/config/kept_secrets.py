@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import secrets
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +21,7 @@ from pydantic import BaseModel
 
 from ray_canal.config.section import REFERENCES, HiddenText, IsSecret
 from ray_canal.errors import ConfigError
+from ray_canal.private_folder import private_folder
 
 SCHEME = "kept"
 _NAME = re.compile(r"[0-9a-f]{32}")
@@ -203,15 +203,8 @@ def _folder() -> Path:
     told = []
     for base in (Path.home, lambda: Path(tempfile.gettempdir())):
         with contextlib.suppress(RuntimeError):
-            folder = base() / f"{_FOLDER}-{os.geteuid()}"
             try:
-                folder.mkdir(mode=0o700, exist_ok=True)
-                found = folder.lstat()
-                if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-                    raise OSError(f"{folder} belongs to somebody else")
-                if found.st_mode & 0o077:
-                    folder.chmod(0o700)
-                return folder
+                return private_folder(base(), _FOLDER)
             except OSError as error:
                 told.append(str(error))
     raise ConfigError(

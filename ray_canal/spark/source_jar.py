@@ -56,7 +56,7 @@ def _place(home: Path) -> Path:
     digest = hashlib.sha256(_version(home).encode())
     for path in _sources():
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return cache_folder() / "spark" / f"ray_canal-{digest.hexdigest()[:20]}.jar"
+    return cache_folder("spark") / f"ray_canal-{digest.hexdigest()[:20]}.jar"
 
 
 def _sources() -> list[Path]:

@@ -1,10 +1,9 @@
 """Decorators that compile kernels, and the cache of compiled kernels that all processes share.
 
 `@kernel` compiles with numba, releases the GIL while the kernel runs, and keeps the machine code in
-`$RAY_CANAL_CACHE_DIR` (default ~/.cache/ray_canal) under kernels/<key>, where the key is a hash of
-all kernel sources, the numba version and the CPU. File paths and modification times are no part of
-it, so a copy of the sources (Ray's working_dir, a fresh clone) finds what another copy has
-compiled.
+`$RAY_CANAL_CACHE_DIR` (cache_folder.py) under kernels/<key>, where the key is a hash of all kernel
+sources, the numba version and the CPU. File paths and modification times are no part of it, so a
+copy of the sources (Ray's working_dir, a fresh clone) finds what another copy has compiled.
 
 With NUMBA_DISABLE_JIT=1 the decorator returns the function as it is: the same source is its own
 plain-Python reference.
@@ -12,9 +11,8 @@ plain-Python reference.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
+import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -33,10 +31,13 @@ import numpy.typing as npt
 from numba.core import caching, config, types
 from numba.core.runtime.nrt import rtsys
 
+from ray_canal.cache_folder import CACHE_VARIABLE, cache_folder
+
 F = TypeVar("F", bound=Callable[..., Any])
 Element = TypeVar("Element", bound=np.generic)
 
-CACHE_VARIABLE = "RAY_CANAL_CACHE_DIR"
+logger = logging.getLogger(__name__)
+
 
 JIT_DISABLED = bool(config.DISABLE_JIT)
 CHECKED = JIT_DISABLED or bool(config.BOUNDSCHECK)
@@ -58,9 +59,7 @@ def cache_key() -> str:
 @cache
 def cache_directory() -> Path:
     """Return the directory of this version's machine code."""
-    root = os.environ.get(CACHE_VARIABLE)
-    base = Path(root) if root else Path.home() / ".cache" / "ray_canal"
-    return base / "kernels" / cache_key()
+    return cache_folder(f"kernels/{cache_key()}")
 
 
 class _Locator(caching._CacheLocator):  # type: ignore[misc]
@@ -80,13 +79,8 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
         return str(self._line)
 
     @classmethod
-    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator | None:
-        locator = cls(py_func)
-        try:
-            locator.ensure_cache_path()
-        except OSError:
-            return None
-        return locator
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
+        return cls(py_func)  # also for a directory that can only be read
 
 
 class _Symbol(NamedTuple):
@@ -106,8 +100,7 @@ class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
     """numba's own reader and writer, but a kernel's LLVM code, which the compiler links into
     callers, is only parsed when that asks for it: parsed, it takes 20 MB of a process."""
 
-    # The user-wide locator comes second: for a home directory that cannot be written to.
-    _locator_classes = (_Locator, caching.UserWideCacheLocator)
+    _locator_classes = (_Locator,)
 
     def reduce(self, compiled: Any) -> Any:
         module = compiled.library._get_module_for_linking()
@@ -152,8 +145,29 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
         """Load machine code without numba's preparations for compiling: a process whose kernels are
         all in the cache saves 0.2 s of CPU. The compiler makes them itself."""
         rtsys.initialize(target_context)  # what machine code that allocates is linked to
-        with self._guard_against_spurious_io_errors():
+        try:
             return self._load_overload(sig, target_context)
+        except OSError as error:
+            _tell(error.strerror or str(error))
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep machine code for other processes; this one has it, whether the disk takes it or
+        not."""
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            _tell(error.strerror or str(error))
+
+
+@cache
+def _tell(reason: str) -> None:
+    """Once for each reason: a process has hundreds of kernels."""
+    logger.warning(
+        "kernels cannot be kept in %s: %s; each process compiles them again, which takes up to two "
+        "minutes. Name a folder that can be written by %s",
+        cache_directory(), reason, CACHE_VARIABLE,
+    )  # fmt: skip
 
 
 def kernel(function: F) -> F:
@@ -191,9 +205,7 @@ def read_only(array: npt.NDArray[Element]) -> npt.NDArray[Element]:
 def _compiled(function: F, **options: bool) -> F:
     # No C code calls a kernel, so none needs an entry for that.
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
-    # RuntimeError: there is no directory that can be written, so it is compiled in memory.
-    with contextlib.suppress(RuntimeError):
-        dispatcher._cache = _KernelCache(function)
+    dispatcher._cache = _KernelCache(function)
     _take_constants_as_values(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
 

@@ -6,10 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
 
 import ray_canal
-from ray_canal.kernels.base import jit
+from ray_canal.cache_folder import CACHE_VARIABLE
+from ray_canal.kernels.base import crc, jit
 
 CODE = """
 import numpy as np
@@ -45,6 +51,17 @@ print(parsed())
 """
 
 
+NO_ROOM = """
+import logging, resource, sys
+import numpy as np
+from ray_canal.kernels.base import crc, jit
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+print(crc.crc32(np.frombuffer(b"123456789", np.uint8), 0, 9) == 0xCBF43926)
+jit.kernel(lambda number: number + 1)(1)
+"""
+
+
 def run(sources: Path, cache: Path, code: str = CODE) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": str(sources), "RAY_CANAL_CACHE_DIR": str(cache)}
     environment.pop("NUMBA_DISABLE_JIT", None)
@@ -60,6 +77,8 @@ def test_copy_finds_the_cache(tmp_path: Path) -> None:
     for name in ("one", "two"):
         target = tmp_path / name / "ray_canal"
         shutil.copytree(package / "kernels", target / "kernels")
+        for module in ("cache_folder.py", "private_folder.py"):
+            shutil.copy(package / module, target)
         (target / "__init__.py").touch()
     good, where, hits = run(tmp_path / "one", tmp_path / "cache")
     assert (good, hits) == ("True", "0")
@@ -73,6 +92,29 @@ def test_a_loaded_kernel_is_parsed_when_another_one_is_compiled_with_it(tmp_path
     sources = Path(ray_canal.__file__).parents[1]
     run(sources, tmp_path)
     assert run(sources, tmp_path, LINKED) == ["1", "0", "1", "1"]
+
+
+def test_a_disk_without_room_costs_a_kernel_its_place_alone(tmp_path: Path) -> None:
+    """Saving it raised in the midst of the first call, which ended the destination."""
+    sources = Path(ray_canal.__file__).parents[1]
+    told = " ".join(run(sources, tmp_path, NO_ROOM))
+    assert told.count("cannot be kept") == 1
+    assert f"{tmp_path}/kernels/{jit.cache_key()}: File too large; each process compiles" in told
+    assert told.endswith(" True")
+
+
+def test_kernels_in_a_folder_that_is_read_only_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of an image: each process compiled them again."""
+    compiled = run(Path(ray_canal.__file__).parents[1], tmp_path)[1]
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(tempfile, "TemporaryFile", Mock(side_effect=PermissionError))
+    assert jit.cache_directory.__wrapped__() == Path(compiled)
+    monkeypatch.setattr(jit, "cache_directory", lambda: Path(compiled))
+    dispatcher = jit.kernel(crc.crc32.py_func)
+    dispatcher(np.frombuffer(b"123456789", np.uint8), 0, 9)
+    assert sum(dispatcher.stats.cache_hits.values()) == 1
 
 
 def test_key_is_stable() -> None:
