@@ -4,7 +4,7 @@ server.
 MySQL: before, the GTIDs that it has executed (without GTIDs: where its log ends, once all of it
 shows, commits.py); after, where its log ends. A place in the log alone would not do before: the log
 has what nobody sees yet. MariaDB says of a read view at which place of the
-log it is, which is both.
+log it is, which is the one before.
 """
 
 from __future__ import annotations
@@ -180,8 +180,7 @@ class _ExecutedMarks:
         return ExecutedLow(GtidSet.parse(executed))
 
     def high(self) -> EntryPosition:
-        [row] = self._ask(self._status)
-        return EntryPosition(_text(row["File"]), int(row["Position"]))
+        return _log_end(self._ask, self._status)
 
     def stretch(self, part: LogPart) -> Stretch:
         return stretch_of(part.info, part.end)
@@ -227,18 +226,17 @@ class _ViewMarks:
 
     def __init__(self, config: SourceConfig, catalog: Catalog, ask: Ask) -> None:
         self._ask = ask
+        self._status = _status_words(catalog)
         self._prepared = PreparedTransactions(config, ask, is_mariadb=catalog.is_mariadb)
         self.sees_prepared = self._prepared.may_look
-        self._place = EntryPosition("")
 
     def _view(self) -> EntryPosition:
         self._ask("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         rows = self._ask("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'")
         found = {_text(row["Variable_name"]).lower(): _text(row["Value"]) for row in rows}
-        self._place = EntryPosition(
+        return EntryPosition(
             found["binlog_snapshot_file"], int(found["binlog_snapshot_position"])
         )
-        return self._place
 
     def start(self) -> EntryPosition:
         place = self._view()
@@ -252,8 +250,10 @@ class _ViewMarks:
         return low
 
     def high(self) -> EntryPosition:
+        """Return where the log ends, not the view's place: RENAME TABLE between the two gives it
+        the rows of another table."""
         self._ask("COMMIT")
-        return self._place
+        return _log_end(self._ask, self._status)
 
     def stretch(self, part: LogPart) -> Stretch:
         return Stretch(GtidSet(), part.end)
@@ -278,8 +278,7 @@ class _PlaceMarks:
         return PlaceLow(place)
 
     def high(self) -> EntryPosition:
-        [row] = self._ask(self._status)
-        return EntryPosition(_text(row["File"]), int(row["Position"]))
+        return _log_end(self._ask, self._status)
 
     def stretch(self, part: LogPart) -> Stretch:
         return Stretch(GtidSet(), part.end)
@@ -287,7 +286,12 @@ class _PlaceMarks:
 
 def _status_words(catalog: Catalog) -> str:
     words = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
-    return words[0] if version_of(catalog) >= (8, 4) else words[1]
+    return words[0] if version_of(catalog) >= (8, 4) and not catalog.is_mariadb else words[1]
+
+
+def _log_end(ask: Ask, status: str) -> EntryPosition:
+    [row] = ask(status)
+    return EntryPosition(_text(row["File"]), int(row["Position"]))
 
 
 def _text(value: Any) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import TableMetaMismatch
+from ray_canal.errors import ConfigError, PrivilegeMissing, SourceError, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_ledger import Border, TableLedger
 from ray_canal.model.snapshot_wish import SnapshotWish
-from ray_canal.snapshot.columns import selection
+from ray_canal.schema.names import Name
+from ray_canal.snapshot.columns import quoted, selection
 from ray_canal.snapshot.key_ranges import KeyRanges
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.prepared import not_seen
@@ -22,6 +24,7 @@ from ray_canal.snapshot.row_reader import RangeOrder
 from ray_canal.snapshot.session import close, open_session, other_server, server_of
 from ray_canal.snapshot.tables import (
     SnapshotTable,
+    WantedTable,
     narrowed,
     refuse_keyless,
     refuse_partial_images,
@@ -102,22 +105,61 @@ class SnapshotPlan:
         """Return what is wrong if the log has XA transactions; None: they are waited for."""
         return None if self._marks.sees_prepared else not_seen(self._source)
 
-    def wanted(self, wishes: tuple[SnapshotWish, ...]) -> tuple[TableLedger, ...]:
-        """The tables that are asked for, the largest last. Raises ConfigError: there are none, or
-        one cannot be read; PrivilegeMissing."""
+    def wanted(
+        self, wishes: tuple[SnapshotWish, ...], known: tuple[TableLedger, ...] = ()
+    ) -> tuple[TableLedger, ...]:
+        """Return the tables that are asked for, the largest last. `known`: what they were before;
+        those of them that are gone are left out, unless they were read, and others come behind
+        them: a table that was renamed has its rows elsewhere. Raises ConfigError: there are none,
+        or one cannot be read; PrivilegeMissing."""
+        found = self._found_again(wishes) if known else self._found(wishes)
+        if not known:
+            refuse_keyless((table for table, _ in found), _ADVICE)
+        there = {(table.meta.schema, table.meta.table): table for table, _ in found}
+        names = {(one.schema, one.table) for one in known}
+        tables = [one for one in known if one.finished or not self._is_gone(one, there)]
+        for table, wish in sorted(found, key=lambda one: one.table.rows):
+            schema, name = table.meta.schema, table.meta.table
+            if (schema, name) in names:
+                continue
+            if table.key:
+                tables.append(TableLedger(schema, name, wish.where, wish.columns))
+            else:
+                logger.warning("%s is new and not read: %s", table.meta.full_name, table.keyless)
+        if self._replica is None:
+            now = ((number, there.get((one.schema, one.table))) for number, one in enumerate(tables)
+                   if not one.finished)  # fmt: skip
+            self._tables = {number: table for number, table in now if table is not None}
+        return tuple(tables)
+
+    def _found(self, wishes: tuple[SnapshotWish, ...]) -> tuple[WantedTable, ...]:
         found, left_out = wanted_tables(
             self._streamed, self._streamed_described, wishes, self._within
         )
         for name, why in left_out:
             logger.warning("%s is not read: it is %s", name, why)
-        refuse_keyless((table for table, _ in found), _ADVICE)
-        found = tuple(sorted(found, key=lambda one: one.table.rows))
-        if self._replica is None:
-            self._tables = {number: table for number, (table, _) in enumerate(found)}
-        return tuple(
-            TableLedger(table.meta.schema, table.meta.table, wish.where, wish.columns)
-            for table, wish in found
-        )
+        return found
+
+    def _found_again(self, wishes: tuple[SnapshotWish, ...]) -> tuple[WantedTable, ...]:
+        """Return the tables of each wish that has any."""
+        found: dict[str, WantedTable] = {}
+        for wish in wishes:
+            with contextlib.suppress(ConfigError):
+                for one in self._found((wish,)):
+                    found.setdefault(one.table.meta.full_name, one)
+        return tuple(found.values())
+
+    def _is_gone(self, one: TableLedger, there: Container[Name]) -> bool:
+        """Return whether there is no such table: one that the account may not see is there."""
+        if (one.schema, one.table) in there:
+            return False
+        try:
+            self._streamed.rows(f"SELECT 1 FROM {quoted(one.schema, one.table)} LIMIT 0")
+        except SourceError as error:
+            if error.retryable:
+                raise
+            return not isinstance(error, PrivilegeMissing)
+        return False
 
     def wait_until_visible(self, place: EntryPosition, stopped: Callable[[], bool]) -> None:
         """Return when all that the log has before this place shows."""

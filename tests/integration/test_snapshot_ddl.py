@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
 from ray_canal.snapshot import consistent, tables
 from ray_canal.snapshot.descriptions import Descriptions
+from ray_canal.snapshot.marks import PlaceLow
 from ray_canal.snapshot.plan import SnapshotPlan
+from ray_canal.snapshot.row_reader import RangeOrder, RowReader
 from tests.integration.test_snapshot import config_of, rows_of, snapshot_of
 from tests.integration.test_snapshot_keyed import Judge
 from tests.local_destination import run
@@ -107,6 +110,63 @@ def test_a_view_among_the_tables_is_left_out_by_name(
         [wanted] = plan.wanted((SnapshotWish(r"altered\..*"),))
     assert wanted.full_name == "altered.t"
     assert "altered.shown is not read: it is a view" in caplog.text
+
+
+def test_an_attempt_looks_again_for_the_tables_that_are_asked_for(
+    altered: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows of a table that was renamed have another name; one that was dropped has none."""
+    altered.execute(
+        *(f"create table altered.{name} (id int primary key)" for name in ("t", "gone", "read")),
+        "create user nobody@'%' identified by ''", "grant select on altered.t to nobody@'%'",
+        "grant replication client on *.* to nobody@'%'",
+    )  # fmt: skip
+    wishes = (SnapshotWish(r"altered\..*"), SnapshotWish(r"altered\.gone"))
+    config = config_of(altered).destination("snap")
+    less = config_of(altered, username="nobody").destination("snap")
+    try:
+        with contextlib.closing(SnapshotPlan(config, TableFilter())) as plan:
+            before = plan.wanted(wishes)
+            before = tuple(replace(one, finished=one.table == "read") for one in before)
+            altered.execute(
+                "drop table altered.gone, altered.read", "rename table altered.t to altered.old",
+                "create table altered.t (id int primary key)", "create table altered.bag (v int)",
+            )  # fmt: skip
+            found = plan.wanted(wishes, before)
+            left = {n: one for n, one in enumerate(found) if not one.finished}
+            assert plan.find(left).keys() == left.keys()
+        with contextlib.closing(SnapshotPlan(less, TableFilter())) as plan:
+            assert plan.wanted(wishes, found) == found
+    finally:
+        altered.execute("drop user nobody@'%'")
+    assert [one.table for one in found if one in before] == ["read", "t"]
+    assert [one.table for one in found if one not in before] == ["old"]
+    assert "altered.bag is new and not read: no primary key" in caplog.text
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_a_view_that_reads_what_got_the_name_later_waits_for_the_log(altered: Server) -> None:
+    """Else its rows are placed before the RENAME, as the other table's."""
+    table = "(id int primary key)"
+    altered.execute(f"create table altered.t {table}", f"create table altered.next {table}")
+    config = config_of(altered).destination("snap")
+    with (
+        contextlib.closing(SnapshotPlan(config, TableFilter())) as plan,
+        contextlib.closing(RowReader(config)) as reader,
+    ):
+        low = reader._marks.low
+
+        def renamed() -> Any:
+            found = low()
+            altered.execute("rename table altered.t to altered.old, altered.next to altered.t")
+            return found
+
+        reader._marks.low = renamed  # type: ignore[method-assign]
+        table_now = plan.find(dict(enumerate(plan.wanted((SnapshotWish(r"altered\.t"),)))))[0]
+        read = reader.read(RangeOrder(1, table_now, ""))
+    assert (read.high.journal_name, read.high.position) == altered.position()
+    assert isinstance(read.low, PlaceLow)
+    assert read.low.place < read.high
 
 
 @pytest.mark.soak  # `make soak-snapshot`

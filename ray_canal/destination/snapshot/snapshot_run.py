@@ -156,8 +156,8 @@ class SnapshotRun:
             plan = await thread.run(SnapshotPlan, config, within)
             await thread.run(plan.refuse_other_log, log.identity.server_uuid)
             ledger = self.ledger
-            if not ledger.tables:
-                ledger = replace(ledger, tables=await thread.run(plan.wanted, ledger.wishes))
+            tables = await thread.run(plan.wanted, ledger.wishes, ledger.tables)
+            ledger = replace(ledger, tables=tables)
             ledger = replace(ledger.begun_again(), began=ledger.began or _now_s())
             await self.home.keep(self._client_id, ledger)
             self.ledger = ledger

@@ -57,7 +57,11 @@ class Plan:
     def if_prepared(self) -> None:
         return None
 
-    def wanted(self, wishes: Any) -> tuple[TableLedger, ...]:
+    def wanted(
+        self, wishes: Any, known: tuple[TableLedger, ...] = ()
+    ) -> tuple[TableLedger, ...]:
+        if known:
+            return known
         if wishes[0].tables == "none":
             raise ConfigError("no table to read matches 'none'")
         if wishes[0].tables in LEFT:
