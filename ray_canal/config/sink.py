@@ -55,11 +55,16 @@ class TablePolicy(Section):
         """Name of the section in canal.toml."""
         return type(self).__name__.removesuffix("Config").lower()
 
+    def setting(self, key: str) -> str:
+        """Return what a setting of these is called where it is given."""
+        return f"{self.section}.{key}" if self.section else key
+
     @model_validator(mode="after")
     def _names(self) -> TablePolicy:
         if not _TABLE_NAME.fullmatch(self.table):
             raise ValueError(
-                f"{self.section}.table {self.table!r}: a name with {{table}}, and {{schema}}, in it"
+                f"{self.setting('table')} {self.table!r}: a name with {{table}}, and {{schema}}, "
+                "in it"
             )
         return self
 
@@ -112,7 +117,8 @@ class LakeConfig(TablePolicy):
     @model_validator(mode="after")
     def _keys(self) -> LakeConfig:
         if self.without_key == "rows":
-            raise ValueError('lake.without_key: "rows" is not for lakes: "stop" or "ignore"')
+            name = self.setting("without_key")
+            raise ValueError(f'{name}: "rows" is not for lakes: "stop" or "ignore"')
         return self
 
 

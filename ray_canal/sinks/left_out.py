@@ -32,7 +32,7 @@ def refuse_changes(
         with naming(change.schema, change.table):
             raise SinkError(
                 f"{change.kind} of {change.schema}.{change.table} at {change.journal_name}:"
-                f'{change.position}: {policy.section}.schema_change is "stop"',
+                f'{change.position}: {policy.setting("schema_change")} is "stop"',
                 "schema",
             )
 
@@ -45,7 +45,7 @@ def is_left_out(policy: TablePolicy, rows: Rows) -> bool:
         raise SinkError(
             f"rows of {rows.schema}.{rows.table} were changed by a statement that the log has "
             f"as text alone, so the mirror cannot follow: {rows.statement[:200]}; to go on, "
-            f'let the sink pass it with {policy.section}.schema_change = "ignore", and '
+            f'let the sink pass it with {policy.setting("schema_change")} = "ignore", and '
             "take a snapshot of the table then",
             "schema",
         )

@@ -164,11 +164,12 @@ class Rows:
 @dataclass(frozen=True)
 class Changed:
     """A DDL gave a table other columns, another name, or took its rows. `meta`: as it is now.
-    `end`: the position behind the statement."""
+    `end`: the position behind the statement; `time_s`: the Unix time of its execution."""
 
     change: TableChange
     meta: TableMeta | None
     end: int = 0
+    time_s: int = 0
 
 
 @dataclass(frozen=True)
@@ -315,7 +316,9 @@ class Changes:
             yield from _within(batches, low, change.position)
             meta = news.get((change.position, change.schema, change.table))
             at = int(np.searchsorted(positions, change.position))
-            yield Changed(change, meta, change.position + int(self.chunk.events["length"][at]))
+            event = self.chunk.events[at]
+            end = change.position + int(event["length"])
+            yield Changed(change, meta, end, int(event["timestamp"]))
             low = change.position
         yield from _within(batches, low, None)
 

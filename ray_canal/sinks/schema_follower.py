@@ -148,11 +148,11 @@ class SchemaFollower:
                 found = source
             self._sources[name] = found
         if found != source:
-            section = self._policy.section
+            setting = self._policy.setting
             raise SinkError(
                 f"the rows of {source} would get mixed with those of {found} in {name}: let "
-                f"{section}.database or {section}.table tell them apart by {{schema}}, or leave "
-                f"one of them out of the sinks' `tables`. If {found} is gone for good, drop {name}",
+                f"{setting('database')} or {setting('table')} tell them apart by {{schema}}, or "
+                f"leave one out of the sinks' `tables`. If {found} is gone for good, drop {name}",
                 "schema",
             )
 
@@ -172,7 +172,7 @@ class SchemaFollower:
         if not key and self._policy.without_key == "stop":
             raise SinkError(
                 f"{name} has no primary key, so its rows cannot be told apart; give it one, or set "
-                f"{self._policy.section}.without_key",
+                f"{self._policy.setting('without_key')}",
                 "schema",
             )
         if found is None:
@@ -422,7 +422,7 @@ class SchemaFollower:
                 f"at {change.journal_name}:{change.position} column {column.name} of "
                 f"{change.schema}.{change.table} became {column.declared or column.kind}, and in "
                 f"{name} it has another type, to which values might be rounded: change it there, "
-                f'or set {self._policy.section}.schema_change = "evolve", and start again',
+                f'or set {self._policy.setting("schema_change")} = "evolve", and start again',
                 "schema",
             )
 

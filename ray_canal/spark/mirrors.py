@@ -19,6 +19,7 @@ from ray_canal.actors.registry import NAMESPACE
 from ray_canal.client.connecting import connect
 from ray_canal.client.connector import ALL_TABLES
 from ray_canal.config import SinkConfig
+from ray_canal.config.sink import LakeConfig
 from ray_canal.errors import CanalError, ConfigError
 from ray_canal.sinks.lakes.lake import Lake
 from ray_canal.sinks.open import lake_of, make_sink
@@ -30,6 +31,14 @@ from ray_canal.spark.stream import run
 Format = Literal["delta", "parquet"]
 CLIENT_ID = 1003
 _log = logging.getLogger(__name__)
+
+
+class _Policy(LakeConfig):
+    """Parameters of `mirror`: errors name them without a section."""
+
+    @property
+    def section(self) -> str:
+        return ""
 
 
 def mirror(
@@ -114,10 +123,10 @@ def _sink(
         "tables": tables,
         "commit_interval_s": interval,
         "batch_size": options.pop("batch_size", 0),
-        "lake": {**lake, **options},
     }
     try:
-        return SinkConfig.model_validate(given), compact_s
+        policy = _Policy.model_validate({**lake, **options})
+        return SinkConfig.model_validate({**given, "lake": policy}), compact_s
     except ValidationError as error:
         raise ConfigError(f"mirror: {error}") from None
 

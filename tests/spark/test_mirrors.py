@@ -16,6 +16,7 @@ from ray_canal.client.transport import RayTransport
 from ray_canal.config import SinkConfig
 from ray_canal.demo import BINLOGS
 from ray_canal.errors import ConfigError
+from ray_canal.sinks.lakes.lake_types import retyping_advice
 from ray_canal.sinks.open import lake_of
 from ray_canal.spark import mirrors
 from ray_canal.spark.mirrors import compact, mirror
@@ -51,6 +52,13 @@ def truth() -> dict[str, dict[int, tuple[Any, ...]]]:
                 table[change["after"]["id"]] = shown(change["after"])
     assert min(map(len, rows.values())) > 50
     return rows
+
+
+def test_errors_name_parameters_without_a_section() -> None:
+    config, _ = mirrors._sink("x", "/lake", ".*", 1, {})
+    assert 'set schema_change to "evolve"' in retyping_advice(config.lake)
+    with pytest.raises(ConfigError, match=r'[^.]without_key: "rows" is not for lakes'):
+        mirrors._sink("x", "/lake", ".*", 1, {"without_key": "rows"})
 
 
 def shown(row: dict[str, Any]) -> tuple[Any, ...]:

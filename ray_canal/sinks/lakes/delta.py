@@ -110,7 +110,10 @@ class DeltaFile:
         app: str,
         storage_options: dict[str, str] | None = None,
         writers: Writers = ONE_WRITER,
+        advice: str = "give the column another type there",
     ) -> None:
+        """`advice`: what helps where a value does not fit its column."""
+        self._advice = advice
         self._uri = uri
         self._app = app
         self._options = storage_options
@@ -146,15 +149,23 @@ class DeltaFile:
     @property
     def source(self) -> str:
         """The source's table whose rows it has, if that was noted."""
-        if self._table is None:
-            return self._noted.get(SOURCE_PROPERTY, "")
-        return str(self._table.metadata().configuration.get(SOURCE_PROPERTY) or "")
+        return self.told(SOURCE_PROPERTY)
 
     def note_source(self, source: str) -> None:
-        self._noted = {SOURCE_PROPERTY: source}
+        self._note({SOURCE_PROPERTY: source})
+
+    def told(self, name: str) -> str:
+        """Return a property, or ""."""
+        noted = self._noted if self._table is None else self._table.metadata().configuration
+        return str(noted.get(name) or "")
+
+    def _note(self, properties: Mapping[str, str]) -> None:
+        self._noted = {**self._noted, **properties}
         if self._table is not None:
             with _translated(self._uri):
-                self._table.alter.set_table_properties(self._noted, raise_if_not_exists=False)
+                self._table.alter.set_table_properties(
+                    dict(properties), raise_if_not_exists=False
+                )
 
     def _make(self, schema: pa.Schema) -> DeltaTable:
         return DeltaTable.create(
@@ -210,8 +221,8 @@ class DeltaFile:
                 "give the column another name with `transform`",
                 "schema",
             )
-        rows = fitting(lake_table(upserts, True), schema, self._uri)
-        gone = fitting(lake_table(deletes, True), schema, self._uri)
+        rows = fitting(lake_table(upserts, True), schema, self._uri, self._advice)
+        gone = fitting(lake_table(deletes, True), schema, self._uri, self._advice)
         source = pa.concat_tables(
             [_with_op(rows, "U"), _with_op(gone, "D")], promote_options="default"
         )
@@ -294,8 +305,11 @@ class DeltaFile:
                 raise SinkError(f"{self._uri}: {refused[0]}", "schema") from None
             raise
 
-    def copy_from(self, other: DeltaFile, upto: RowPlace) -> None:
+    def copy_from(
+        self, other: DeltaFile, upto: RowPlace, properties: Mapping[str, str] = _NONE
+    ) -> None:
         """Commit another table's columns and rows in place of those that are here."""
+        self._note(properties)
         self.create(other.schema)
         rows = other._opened.to_pyarrow_dataset().scanner().to_reader()
         self._overwrite(rows, upto, dropped=False)

@@ -147,6 +147,13 @@ def _cast(table: pa.Table, digits: Mapping[str, int | None], schema: pa.Schema) 
             # At once, the type has to have room for each integer, not for those that are there.
             wide = pa.decimal128(38, field.type.scale)
             table = table.set_column(index, field.name, table.column(index).cast(wide))
+        try:
+            table = table.set_column(index, field, table.column(index).cast(field.type))
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(
+                f"the column {field.name} is {old}, and a value does not become {field.type}: "
+                f"{error}"
+            ) from None
     return table.cast(schema)
 
 

@@ -17,7 +17,9 @@ from ray_canal.sinks.lakes.lake_types import (
     lake_field,
     lake_fills,
     lake_type,
+    retyping_advice,
 )
+from ray_canal.sinks.lakes.renames import RENAMES_PROPERTY
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.views.row_places import RowPlace
@@ -45,7 +47,9 @@ class DeltaLake:
         if found is None:
             options = self._config.resolved_options()
             uri = "/".join([self._config.path.rstrip("/"), *map(folder_of, filter(None, name))])
-            found = self._files[name] = DeltaFile(uri, self._app, options or None, self._writers)
+            advice = retyping_advice(self._config)
+            found = DeltaFile(uri, self._app, options or None, self._writers, advice)
+            self._files[name] = found
         return found
 
     def names(self) -> list[TableName]:
@@ -140,8 +144,11 @@ class DeltaLake:
     def note_source(self, name: TableName, source: str) -> None:
         self.file(name).note_source(source)
 
-    def move(self, name: TableName, to: TableName) -> None:
-        self.file(to).copy_from(self.file(name), self.now)
+    def renames(self, name: TableName) -> str:
+        return self.file(name).told(RENAMES_PROPERTY)
+
+    def move(self, name: TableName, to: TableName, renames: str) -> None:
+        self.file(to).copy_from(self.file(name), self.now, {RENAMES_PROPERTY: renames})
 
     def empty(self, name: TableName) -> None:
         self.file(name).empty(self.now)

@@ -12,6 +12,7 @@ import contextlib
 import datetime as dt
 import json
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -46,7 +47,9 @@ from ray_canal.sinks.lakes.lake_types import (
     lake_fills,
     lake_table,
     lake_type,
+    retyping_advice,
 )
+from ray_canal.sinks.lakes.renames import RENAMES_PROPERTY
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.views.row_places import NOWHERE, RowPlace
@@ -70,7 +73,7 @@ class IcebergLake:
         self._config = config
         self._catalog: Catalog | None = None
         self._tables: dict[TableName, Table | None] = {}
-        self._noted: dict[TableName, str] = {}  # of tables that are not made yet
+        self._noted = defaultdict[TableName, dict[str, str]](dict)  # of tables not made yet
         self._making = threading.Lock()  # two threads may miss the same namespace
         self.now = RowPlace(0, 0, 0, 0)
 
@@ -122,8 +125,9 @@ class IcebergLake:
     ) -> None:
         table = self._known(name)
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-        rows = fitting(lake_table(upserts, False), schema, str(name))
-        gone = fitting(lake_table(deletes, False), schema, str(name))
+        advice = retyping_advice(self._config)
+        rows = fitting(lake_table(upserts, False), schema, str(name), advice)
+        gone = fitting(lake_table(deletes, False), schema, str(name), advice)
         touched = pa.concat_tables([rows.select(list(key)), gone.select(list(key))])
         try:
             rows = rows.cast(_schema_of(rows, schema))
@@ -208,25 +212,28 @@ class IcebergLake:
 
     def source_of(self, name: TableName) -> str:
         table = self._find(name)
-        properties = {SOURCE_PROPERTY: self._noted.get(name)} if table is None else table.properties
+        properties = self._noted[name] if table is None else table.properties
         return str(properties.get(SOURCE_PROPERTY) or "")
 
     def note_source(self, name: TableName, source: str) -> None:
         table = self._find(name)
-        self._noted[name] = source
+        self._noted[name][SOURCE_PROPERTY] = source
         if table is not None:
             with _translated(str(name)), table.transaction() as transaction:
                 transaction.set_properties({SOURCE_PROPERTY: source})
             self._load(name)
 
-    def move(self, name: TableName, to: TableName) -> None:
+    def renames(self, name: TableName) -> str:
+        table = self._find(name)
+        return "" if table is None else str(table.properties.get(RENAMES_PROPERTY) or "")
+
+    def move(self, name: TableName, to: TableName, renames: str) -> None:
         """Rename a table by the catalog, behind a commit of the place: what was moved is not moved
         once more. The source's table is to be noted again."""
+        noted = {SOURCE_PROPERTY: "", RENAMES_PROPERTY: renames}
         with _translated(str(name)):
             with self._known(name).transaction() as transaction:
-                transaction.set_properties(
-                    {self._property: json.dumps([*self.now]), SOURCE_PROPERTY: ""}
-                )
+                transaction.set_properties({self._property: json.dumps([*self.now]), **noted})
             self._opened.create_namespace_if_not_exists(to.database)
             if self._find(to) is not None:
                 self._opened.drop_table(tuple(to))
@@ -240,6 +247,7 @@ class IcebergLake:
                 transaction.delete(AlwaysTrue())
 
     def drop(self, name: TableName) -> None:
+        self._noted[name][RENAMES_PROPERTY] = self.renames(name)  # it may be made again
         with _translated(str(name)), contextlib.suppress(NoSuchTableError):
             self._opened.drop_table(tuple(name))
         self._tables.pop(name, None)
@@ -305,10 +313,10 @@ class IcebergLake:
         if any("/" in part or part in (".", "..") for part in name):
             raise SinkError(
                 f"{name}: a name with a slash would be a folder outside of its own: name it "
-                "otherwise by lake.table, or leave it out",
+                f"otherwise by {self._config.setting('table')}, or leave it out",
                 "schema",
             )
-        noted = {SOURCE_PROPERTY: self._noted[name]} if name in self._noted else {}
+        noted = dict(self._noted[name])
         if self.now.position:  # what came before the table was made is not its own
             noted[self._property] = json.dumps([*self.now])
         with _translated(str(name)), self._making:

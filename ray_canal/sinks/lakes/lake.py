@@ -7,6 +7,7 @@ whatever is repeated, by whom ever.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from ray_canal.config.sink import LakeConfig, TablePolicy
 from ray_canal.model.position import journal_key
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec, column_specs
+from ray_canal.sinks.lakes.renames import Renames
 from ray_canal.sinks.net_change import as_in_target, net_change
 from ray_canal.sinks.port import (
     Changed,
@@ -80,8 +82,13 @@ class Lake(TargetTables, Protocol):
         """Commit that a table has come to no place."""
         ...
 
-    def move(self, name: TableName, to: TableName) -> None:
-        """Give a table's rows another name; what is there goes."""
+    def renames(self, name: TableName) -> str:
+        """Return what a table tells of its earlier names (renames.py); "": nothing."""
+        ...
+
+    def move(self, name: TableName, to: TableName, renames: str) -> None:
+        """Give a table's rows another name, and have it tell its earlier ones; what is there
+        goes."""
         ...
 
     def names(self) -> list[TableName]:
@@ -136,7 +143,8 @@ class LakeSink:
         yield path_check(Path(path)) if is_local else CheckResult("storage", True, where)
         if named:
             makes = self._config.create_tables
-            yield from tables_check("the lake", named, absent, makes, "lake.create_tables")
+            setting = self._config.setting("create_tables")
+            yield from tables_check("the lake", named, absent, makes, setting)
 
     def close(self) -> None:
         self._forget()
@@ -172,14 +180,19 @@ class LakeSink:
     def _stage(self, rows: Rows) -> None:
         if self._follower.leaves_out(rows):
             return
-        name = self._follower.name(rows.schema, rows.table)
         if gone := [column for column in _PLACE if column not in rows.batch.schema.names]:
             raise SinkError(
                 f"{rows.schema}.{rows.table}: `transform` has left out {', '.join(gone)}, by which "
                 "a lake tells what it has already; keep these columns"
             )
+        first = place_at(rows.batch, 0)
+        if not self._appends:
+            self._follower.come_to(first, _time_of(rows.batch))
+            if self._follower.is_gone(rows.schema, rows.table):
+                return
+        name = self._follower.name(rows.schema, rows.table)
         place = self._lake.place(name)
-        refuse_later_timeline(place_at(rows.batch, 0).timeline, place)
+        refuse_later_timeline(first.timeline, place)
         count = rows_above(rows.batch, place)
         if not count:
             return
@@ -271,10 +284,36 @@ class LakeFollower(SchemaFollower):
         self._change: TableChange | None = None
         self._timeline = 0
         self._ordinal = 0
+        self._renames = Renames(lake)
+        self._knows_names = False
+
+    def forget(self) -> None:
+        super().forget()
+        self._renames.forget()
+
+    def come_to(self, place: RowPlace, time_s: int) -> None:
+        """Take tables by the names that they have at a place, where the sink was moved back to."""
+        self._renames.at, self._renames.time_s = place, time_s
+        self._knows_names = True
+
+    def is_gone(self, schema: str, table: str) -> bool:
+        """Return whether the target has the table of this name no more, and another one has it."""
+        name = super().name(schema, table)
+        return self._renames.present(name) == name and self._renames.is_anothers(name)
+
+    def name(self, schema: str, table: str) -> TableName:
+        name = super().name(schema, table)
+        return self._renames.present(name) if self._knows_names else name
+
+    def claim(self, name: TableName, schema: str, table: str) -> None:
+        if name == super().name(schema, table):
+            super().claim(name, schema, table)
 
     def follow(self, statement: Sequence[Changed], timeline: int = 0) -> None:
         self._change, self._timeline = statement[0].change, timeline
+        self._renames.time_s = statement[0].time_s
         self._begin_step(0)
+        self._knows_names = False
         super().follow(statement, timeline)
 
     def _begin_step(self, ordinal: int) -> None:
@@ -282,6 +321,7 @@ class LakeFollower(SchemaFollower):
         self._ordinal = ordinal
         if self._change is not None:
             self._lake.now = place_of_change(self._change, self._timeline, ordinal)
+            self._renames.at = self._lake.now
 
     def _is_due(self, name: TableName) -> bool:
         """Return whether the statement's next step is still to be done to a table."""
@@ -301,19 +341,26 @@ class LakeFollower(SchemaFollower):
                 "schema",
             ) from None
         for old, new in steps:
-            if self._is_due(new):
-                if self._lake.find(old) is not None:
-                    self._lake.move(old, new)
-                elif self._lake.find(new) is not None:
-                    self._lake.drop(new)
-            if self._is_due(old) and self._lake.find(old) is not None:
-                self._lake.drop(old)
+            if self._renames.has(old):
+                came = self._renames.came_from(new)
+                if old not in came and self._renames.has(new) and self._is_due(new):
+                    if self._lake.find(old) is not None:
+                        self._lake.move(old, new, self._renames.renamed(old))
+                        self._renames.forget()
+                    elif self._lake.find(new) is not None:
+                        self._lake.drop(new)
+                if not self._renames.came_from(old):
+                    self._drop_due(old)
             self._begin_step(self._ordinal + 1)
 
     def _drop(self, name: TableName) -> None:
+        if self._renames.has(name):
+            self._drop_due(name)
+        self._begin_step(self._ordinal + 1)
+
+    def _drop_due(self, name: TableName) -> None:
         if self._is_due(name):
             super()._drop(name)
-        self._begin_step(self._ordinal + 1)
 
     def _alter(
         self, name: TableName, meta: TableMeta, change: TableChange, is_known: bool
@@ -325,9 +372,19 @@ class LakeFollower(SchemaFollower):
             self._lake.declare(name, [c._replace(name=found.spelled(c.name)) for c in columns])
 
     def _follow(self, step: Changed) -> None:
-        if self._is_due(self.name(step.change.schema, step.change.table)):
+        self._knows_names = True
+        source = step.change.schema, step.change.table
+        if not self.is_gone(*source) and self._is_due(self.name(*source)):
             super()._follow(step)
         self._begin_step(self._ordinal + 1)
+
+
+def _time_of(batch: pa.RecordBatch) -> int:
+    """Return when the first change was executed, as Unix time; where `transform` has left that out,
+    one that is later than all."""
+    if "execute_time" not in batch.schema.names:
+        return sys.maxsize
+    return int(batch["execute_time"][0].as_py().timestamp())
 
 
 def _changes_of(batches: Sequence[pa.RecordBatch]) -> pa.Table:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ray_canal.config.sink import TablePolicy
 from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.net_change import plain
 from ray_canal.sinks.port import READ_AGAIN, SinkError
@@ -111,8 +112,14 @@ def lake_table(table: pa.Table, naive_is_utc: bool) -> pa.Table:
     return pa.table(columns)
 
 
-def fitting(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
-    """Return a table with the types that the target has. Raises SinkError."""
+def retyping_advice(policy: TablePolicy) -> str:
+    """Return what helps where a value does not fit the type that a column has in the target."""
+    name = policy.setting("schema_change")
+    return f'set {name} to "evolve"; where it is, drop the table there, {READ_AGAIN}'
+
+
+def fitting(table: pa.Table, schema: pa.Schema, name: str, advice: str) -> pa.Table:
+    """Return a table with the types that the target has. Raises SinkError, with advice."""
     columns = {}
     for column in table.column_names:
         kind = schema.field(column).type
@@ -121,8 +128,7 @@ def fitting(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SinkError(
                 f"{name}: the column {column} is {kind} there, and a value does not fit ({error}): "
-                'set lake.schema_change to "evolve"; where it is, drop the table there, '
-                f"{READ_AGAIN}",
+                f"{advice}",
                 "schema",
             ) from None
     return pa.table(columns)

@@ -262,7 +262,8 @@ def test_values_that_do_not_fit_another_type_stop_a_lake(old: str, tmp_path: Pat
     with pytest.raises(SinkError) as refused:
         shop.follow([at(99, altered("t", "text" if old == "blob" else "int"))], 1)
     assert refused.value.kind == "schema"
-    assert "lake/s/t" in str(refused.value)
+    assert "lake/s/t: the column v0 is " in str(refused.value)
+    assert "drop s.t, start the sink again" in str(refused.value)
     lake.close()
 
 

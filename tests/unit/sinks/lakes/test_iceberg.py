@@ -108,7 +108,7 @@ def test_tables_change(lakes: list[IcebergLake]) -> None:
         lake.change(NAME, [ColumnSpec("a", pa.int32()), ColumnSpec("b", pa.int32())])
     to = TableName("other", "u")
     lake.now = RowPlace(1, 1, 5, 0)
-    lake.move(NAME, to)
+    lake.move(NAME, to, "")
     assert lake.find(NAME) is None
     found = lake.find(to)
     assert found is not None

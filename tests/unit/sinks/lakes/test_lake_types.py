@@ -10,7 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from ray_canal.sinks.lakes.lake_types import fitting, lake_table, lake_type
+from ray_canal.config.sink import LakeConfig
+from ray_canal.sinks.lakes.lake_types import (
+    fitting,
+    lake_table,
+    lake_type,
+    retyping_advice,
+)
 from ray_canal.sinks.open import lake_of
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import TableName
@@ -56,9 +62,10 @@ def test_the_largest_unsigned_value_and_a_negative_time_survive() -> None:
 
 
 def test_a_value_that_does_not_fit_names_table_column_and_what_to_do() -> None:
-    table = pa.table({"id": pa.array([1 << 40])})
-    with pytest.raises(SinkError, match=r"shop\.orders: the column id is int32 .*schema_change"):
-        fitting(table, pa.schema([("id", pa.int32())]), "shop.orders")
+    table, advice = pa.table({"id": pa.array([1 << 40])}), retyping_advice(LakeConfig())
+    what = r"shop\.orders: the column id is int32 .*set lake\.schema_change"
+    with pytest.raises(SinkError, match=what):
+        fitting(table, pa.schema([("id", pa.int32())]), "shop.orders", advice)
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
