@@ -180,9 +180,11 @@ class Mirror:
     # --- changes ---------------------------------------------------------------------------------
 
     def write(self, changes: Changes) -> None:
-        if self._first.place is None:
+        place, timeline = self._first.place, changes.message.timeline
+        if place is None or place.timeline != timeline:
             begin = changes.part.first
-            self._follower.move_to(changes.between(begin, begin + 1).cursor)
+            first = changes.between(begin, begin + 1).cursor
+            self._follower.move_to(first, int(changes.chunk.events["timestamp"][begin]))
         if self._pool is None:
             self._stage_all(changes, (self._first,))
             return

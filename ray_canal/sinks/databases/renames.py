@@ -9,13 +9,13 @@ that has the new name, with rows from before the place.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ray_canal.config.sink import TablePolicy
 from ray_canal.model.position import journal_key
 from ray_canal.sinks.databases.port import RENAMES, Database
-from ray_canal.sinks.port import Cursor, SinkError
+from ray_canal.sinks.port import Changed, Cursor, SinkError
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName
 
 _BYTES_MAX = 60_000
@@ -25,17 +25,25 @@ _BYTES_MAX = 60_000
 class _Renamed(NamedTuple):
     """The change of names by the statement at `where`: (database, table) of each old one and of its
     new one. `turns`: how often that was undone, and done again, since; odd: it is undone. No names:
-    they are not kept any more, nor are those of statements before."""
+    they are not kept any more, nor are those of statements before. `time_s`: the Unix time of its
+    execution; 0: not known."""
 
     where: str
     names: list[list[str]]
     turns: int = 0
+    time_s: int = 0
 
     @property
     def order(self) -> tuple[int, ...]:
         timeline, _, place = self.where.partition(":")
         journal_name, _, position = place.rpartition(":")
         return int(timeline), journal_key(journal_name)[1], int(position)
+
+    def is_again(self, other: _Renamed) -> bool:
+        """Return whether another one is the same statement in another log: that of another server,
+        say."""
+        is_same = self.names == other.names and self.time_s == other.time_s != 0
+        return is_same and self.order[0] != other.order[0]
 
     def named(self, *, back: bool) -> dict[TableName, TableName]:
         pairs = [(TableName(*each[:2]), TableName(*each[2:])) for each in self.names]
@@ -57,12 +65,23 @@ class DatabaseFollower(SchemaFollower):
         self._database = database
         self._sink = sink
         self._destination = destination
+        self._time_s = 0
+
+    def follow(self, statement: Sequence[Changed], timeline: int = 0) -> None:
+        self._time_s = statement[0].time_s
+        super().follow(statement, timeline)
 
     def _rename(self, named: Mapping[TableName, TableName], where: str) -> None:
-        self._give(named, where)
-        done = [each for each in self._done() if each.where != where]
-        names = [[*old, *new] for old, new in named.items()]
-        self._keep(sorted([*done, _Renamed(where, names)], key=lambda each: each.order))
+        now = _Renamed(where, [[*old, *new] for old, new in named.items()], time_s=self._time_s)
+        done = self._done()
+        again = [each for each in done if each.is_again(now) and not each.turns % 2]
+        if again:  # it was not acknowledged before the log was another one
+            for name in named.keys() - set(named.values()):
+                self._drop(name)
+        else:
+            self._give(named, where)
+        kept = [each for each in done if each.where != where and each not in again]
+        self._keep(sorted([*kept, now], key=lambda each: each.order))
 
     def _give(self, named: Mapping[TableName, TableName], where: str) -> None:
         if self._database.has_renamed(where):
@@ -74,13 +93,25 @@ class DatabaseFollower(SchemaFollower):
             self._begin()
             self._database.rename(present, where)
 
-    def move_to(self, place: Cursor) -> None:
-        """Give tables the names that they had at a place of the log, from where changes come now.
-        A table that got such a name later is dropped: all its rows come again. Raises SinkError:
-        the names are not kept any more."""
+    def move_to(self, place: Cursor, time_s: int) -> None:
+        """Give tables the names that they had at a place of the log, from where changes come now,
+        the first one of which was executed at `time_s`. A table that got such a name later is
+        dropped: all its rows come again. Raises SinkError: the names are not kept any more, or the
+        place is of another log than a rename that was executed later."""
         if self._policy.schema_change not in ("add", "evolve"):
             return
         at, done = place.order[:3], self._done()
+        for each in done:
+            if each.order[0] != at[0] and each.time_s > time_s and not each.turns % 2:
+                names = each.named(back=False)
+                text = ", ".join(f"{old} to {new}" for old, new in names.items())
+                raise SinkError(
+                    f"what comes now, from {place} of timeline {at[0]} on, was executed before "
+                    f"the RENAME TABLE at {each.where.partition(':')[2]} of timeline "
+                    f"{each.order[0]} ({text}): places of two logs cannot be compared, so rows "
+                    f"might be lost: `ray-canal sink seek {self._sink}` to a place behind that "
+                    "statement, and let `ray-canal snapshot start` bring the rows of its tables"
+                )
         if done and not done[0].names and done[0].order >= at:
             raise SinkError(
                 f"sink {self._sink} was moved back to {place}, and which tables were renamed up to "

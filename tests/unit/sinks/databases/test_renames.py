@@ -23,12 +23,15 @@ from tests.unit.sinks.test_schema_follower import (
 __all__ = ["database"]
 
 
-def at(position: int, *steps: Changed) -> list[Changed]:
-    return [replace(step, change=replace(step.change, position=position)) for step in steps]
+def at(position: int, *steps: Changed, time_s: int = 0) -> list[Changed]:
+    return [
+        replace(step, time_s=time_s, change=replace(step.change, position=position))
+        for step in steps
+    ]
 
 
-def place(position: int) -> Cursor:
-    return Cursor(timeline=1, journal_name="b.1", position=position)
+def place(position: int, timeline: int = 1) -> Cursor:
+    return Cursor(timeline=timeline, journal_name="b.1", position=position)
 
 
 def names(database: DuckDatabase) -> dict[str, Any]:
@@ -63,12 +66,12 @@ AT = {
 
 def test_tables_have_the_names_of_the_place(shop: DatabaseFollower, database: DuckDatabase) -> None:
     for position in (31, 21, 20, 11, 10, 5, 31, 5, 11, 5, 21, 11, 31):
-        shop.move_to(place(position))
+        shop.move_to(place(position), 0)
         assert names(database) == AT[position], position
-    shop.move_to(place(20))
+    shop.move_to(place(20), 0)
     shop.follow(at(20, *renamed("b", "c"), *renamed("x", "a")), 1)
     for position in (21, 31, 5, 31):
-        shop.move_to(place(position))
+        shop.move_to(place(position), 0)
         assert names(database) == AT[position], position
 
 
@@ -78,7 +81,7 @@ def test_a_table_that_got_the_name_later_goes(
     """The log makes it again, with all its rows."""
     shop.follow(at(40, altered("b", is_new=True)), 1)
     fill(database, "b", 4)
-    shop.move_to(place(20))
+    shop.move_to(place(20), 0)
     assert names(database) == AT[20]
 
 
@@ -88,10 +91,39 @@ def test_names_that_are_not_kept_any_more_stop_the_sink(
     monkeypatch.setattr(renames, "_BYTES_MAX", 200)
     shop.follow(at(40, *renamed("c", "d")), 1)
     with pytest.raises(SinkError, match=r"up to b\.1:20 is not kept.*seek s` to a place behind"):
-        shop.move_to(place(11))
+        shop.move_to(place(11), 0)
     assert names(database) == {"d": 1, "a": 3, "y": 2}
-    shop.move_to(place(30))
+    shop.move_to(place(30), 0)
     assert names(database) == AT[21]
+
+
+def test_a_rename_that_comes_again_from_another_log_takes_nothing_away(
+    shop: DatabaseFollower, database: DuckDatabase
+) -> None:
+    """What was not acknowledged comes again after a failover, under new places: the table that had
+    the new name was dropped."""
+    chain = [*renamed("y", "x"), *renamed("a", "y")]
+    shop.follow(at(40, *chain, time_s=100), 1)
+    now = {"c": 1, "x": 2, "y": 3}
+    assert names(database) == now
+    again = follower(database)
+    again.move_to(place(6, timeline=2), 100)
+    again.follow(at(7, *chain, time_s=100), 2)
+    assert names(database) == now
+    again.move_to(place(7, timeline=2), 100)
+    assert names(database) == AT[31]
+    again.follow(at(7, *chain, time_s=100), 2)
+    assert names(database) == now
+
+
+def test_a_place_of_another_log_before_a_rename_stops_the_sink(
+    shop: DatabaseFollower, database: DuckDatabase
+) -> None:
+    shop.follow(at(40, *renamed("c", "d"), time_s=100), 1)
+    with pytest.raises(SinkError, match=r"RENAME TABLE at b\.1:40 of timeline 1 \(s\.c to s\.d\)"):
+        shop.move_to(place(6, timeline=2), 99)
+    assert names(database) == {"d": 1, "a": 3, "y": 2}
+    shop.move_to(place(6, timeline=2), 101)
 
 
 def test_another_destination_or_policy_leaves_names_alone(
@@ -100,5 +132,5 @@ def test_another_destination_or_policy_leaves_names_alone(
     other = follower(database)
     other._destination = "y"
     for each in (other, follower(database, schema_change="ignore")):
-        each.move_to(place(5))
+        each.move_to(place(5), 0)
         assert names(database) == AT[31]
