@@ -120,6 +120,13 @@ class Cursor:
         return f"{self.journal_name}:{self.position}"
 
 
+def source_named(source: str, destination: str, own: str) -> str:
+    """Return the name of a source's table whose rows a target's table has: with its destination,
+    if that is another one than the sink's own. "": not known."""
+    is_own = not own or destination in ("", own)
+    return source if is_own or not source else f"{source} (destination {destination})"
+
+
 def refuse_later_timeline(timeline: int, place: Cursor | RowPlace | None) -> None:
     """Raise SinkError if a target has a place of a later timeline than what comes: timelines of a
     destination rise, so another deployment has written it."""

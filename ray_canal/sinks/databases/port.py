@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.port import SinkError, source_named
 from ray_canal.sinks.schema_follower import TableName, TargetTables
 from ray_canal.sinks.table_moves import in_order
 from ray_canal.source.setting_checks import CheckResult
@@ -43,6 +44,8 @@ class Database(TargetTables, Protocol):
     are changed in it, too, if `ddl_in_transaction`, else before it."""
 
     ddl_in_transaction: bool
+    destination: str
+    """Whose changes it gets; "": not known."""
 
     def connect(self) -> None:
         """Connect to the target. Raises SinkError: "retry" if it is away, "fatal" if a person has
@@ -116,6 +119,7 @@ class SqlDatabase:
     def __init__(self, cursor_database: str) -> None:
         self._cursor_database = cursor_database
         self._sink = ""
+        self.destination = ""
         self._folds_case = False  # names that differ in the case of letters alone are one
 
     @property
@@ -188,10 +192,21 @@ class SqlDatabase:
     def source_of(self, name: TableName) -> str:
         one, (database, table) = self._PARAMETER, self._compared(name)
         where = f"of_database = {one} AND of_table = {one}"
-        select = f"SELECT source FROM {self._sources} WHERE {where}"
+        select = f"SELECT source, sink FROM {self._sources} WHERE {where}"
         rows = self._run(f"{select} AND sink = {one}", database, table, self._sink)
-        rows = rows or self._run(select, database, table)  # another sink's: it is not free either
-        return str(rows[0][0]) if rows else ""
+        if rows:
+            return str(rows[0][0])
+        others = self._run(select, database, table)  # another sink's: it is not free either
+        named = [
+            source_named(str(source), self._destination_of(str(sink)), self.destination)
+            for source, sink in others
+        ]
+        return min(named, key=len, default="")
+
+    def _destination_of(self, sink: str) -> str:
+        """Return the destination of a sink that has come to a place; ""."""
+        place = self.place_of(sink)
+        return str(json.loads(place).get("destination", "")) if place else ""
 
 
 class TransactionalDatabase(SqlDatabase):

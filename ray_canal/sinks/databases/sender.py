@@ -76,6 +76,7 @@ class Sender:
         self.forget()
         self.database.connect()
         refuse_another(self.row, self.destination, self.database.place_of(self.row))
+        self.database.destination = self.destination
         self._epoch, place = self.database.take_over(self.row)
         self.place = Cursor.from_json(json.dumps(_parts_of(place)[1])) if place else None
 

@@ -30,7 +30,6 @@ from ray_canal.sinks.lakes.delta_ends import same, told_ends
 from ray_canal.sinks.lakes.delta_files import DeltaTarget, as_schema, can_be_shared, merge_files
 from ray_canal.sinks.lakes.file_shares import ONE_WRITER, Writers
 from ray_canal.sinks.lakes.lake_types import (
-    SOURCE_PROPERTY,
     as_logged,
     as_named,
     fitting,
@@ -147,19 +146,12 @@ class DeltaFile:
         return self._table is not None and bool(self._opened.file_uris())
 
     @property
-    def source(self) -> str:
-        """The source's table whose rows it has, if that was noted."""
-        return self.told(SOURCE_PROPERTY)
+    def properties(self) -> Mapping[str, str | None]:
+        """The table's properties, or those that it will be made with."""
+        return self._noted if self._table is None else self._table.metadata().configuration
 
-    def note_source(self, source: str) -> None:
-        self._note({SOURCE_PROPERTY: source})
-
-    def told(self, name: str) -> str:
-        """Return a property, or ""."""
-        noted = self._noted if self._table is None else self._table.metadata().configuration
-        return str(noted.get(name) or "")
-
-    def _note(self, properties: Mapping[str, str]) -> None:
+    def note(self, properties: Mapping[str, str]) -> None:
+        """Set properties, if need be when the table is made."""
         self._noted = {**self._noted, **properties}
         if self._table is not None:
             with _translated(self._uri):
@@ -309,7 +301,7 @@ class DeltaFile:
         self, other: DeltaFile, upto: RowPlace, properties: Mapping[str, str] = _NONE
     ) -> None:
         """Commit another table's columns and rows in place of those that are here."""
-        self._note(properties)
+        self.note(properties)
         self.create(other.schema)
         rows = other._opened.to_pyarrow_dataset().scanner().to_reader()
         self._overwrite(rows, upto, dropped=False)

@@ -13,11 +13,14 @@ from ray_canal.sinks.lakes.delta import DeltaFile
 from ray_canal.sinks.lakes.file_shares import Spread, Writers, in_threads
 from ray_canal.sinks.lakes.folders import folder_of, name_in
 from ray_canal.sinks.lakes.lake_types import (
+    DESTINATION_PROPERTY,
+    SOURCE_PROPERTY,
     has_other_values,
     lake_field,
     lake_fills,
     lake_type,
     retyping_advice,
+    source_told,
 )
 from ray_canal.sinks.lakes.renames import RENAMES_PROPERTY
 from ray_canal.sinks.port import SinkError
@@ -34,6 +37,7 @@ class DeltaLake:
         self._config = config
         self._files: dict[TableName, DeltaFile] = {}
         self.now = RowPlace(0, 0, 0, 0)
+        self.destination = ""
 
     def open(self) -> None:
         self._files.clear()
@@ -139,13 +143,13 @@ class DeltaLake:
         self.file(name).rewrite(pa.schema([f for f in schema if f.name not in columns]))
 
     def source_of(self, name: TableName) -> str:
-        return self.file(name).source
+        return source_told(self.file(name).properties, self.destination)
 
     def note_source(self, name: TableName, source: str) -> None:
-        self.file(name).note_source(source)
+        self.file(name).note({SOURCE_PROPERTY: source, DESTINATION_PROPERTY: self.destination})
 
     def renames(self, name: TableName) -> str:
-        return self.file(name).told(RENAMES_PROPERTY)
+        return str(self.file(name).properties.get(RENAMES_PROPERTY) or "")
 
     def move(self, name: TableName, to: TableName, renames: str) -> None:
         self.file(to).copy_from(self.file(name), self.now, {RENAMES_PROPERTY: renames})

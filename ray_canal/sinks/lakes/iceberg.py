@@ -40,6 +40,7 @@ from ray_canal.sinks.lakes.file_shares import Spread, Writers, in_threads
 from ray_canal.sinks.lakes.iceberg_care import expire, joined_files, replace_files
 from ray_canal.sinks.lakes.iceberg_files import filled_files, write_files
 from ray_canal.sinks.lakes.lake_types import (
+    DESTINATION_PROPERTY,
     SOURCE_PROPERTY,
     as_logged,
     as_named,
@@ -48,6 +49,7 @@ from ray_canal.sinks.lakes.lake_types import (
     lake_table,
     lake_type,
     retyping_advice,
+    source_told,
 )
 from ray_canal.sinks.lakes.renames import RENAMES_PROPERTY
 from ray_canal.sinks.port import SinkError
@@ -76,6 +78,7 @@ class IcebergLake:
         self._noted = defaultdict[TableName, dict[str, str]](dict)  # of tables not made yet
         self._making = threading.Lock()  # two threads may miss the same namespace
         self.now = RowPlace(0, 0, 0, 0)
+        self.destination = ""
 
     def open(self) -> None:
         self._tables.clear()
@@ -213,14 +216,15 @@ class IcebergLake:
     def source_of(self, name: TableName) -> str:
         table = self._find(name)
         properties = self._noted[name] if table is None else table.properties
-        return str(properties.get(SOURCE_PROPERTY) or "")
+        return source_told(properties, self.destination)
 
     def note_source(self, name: TableName, source: str) -> None:
         table = self._find(name)
-        self._noted[name][SOURCE_PROPERTY] = source
+        noted = {SOURCE_PROPERTY: source, DESTINATION_PROPERTY: self.destination}
+        self._noted[name].update(noted)
         if table is not None:
             with _translated(str(name)), table.transaction() as transaction:
-                transaction.set_properties({SOURCE_PROPERTY: source})
+                transaction.set_properties(noted)
             self._load(name)
 
     def renames(self, name: TableName) -> str:

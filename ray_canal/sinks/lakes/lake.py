@@ -52,6 +52,8 @@ class Lake(TargetTables, Protocol):
     table has come to: where that ends in the midst, all of it is done again."""
 
     now: RowPlace
+    destination: str
+    """Whose changes tables get; "": tables may be of several."""
 
     def open(self) -> None: ...
     def close(self) -> None: ...
@@ -116,10 +118,11 @@ class LakeSink:
 
     guarantee: Guarantee = "exactly_once"
 
-    def __init__(self, config: LakeConfig, lake: Lake) -> None:
+    def __init__(self, config: LakeConfig, lake: Lake, destination: str) -> None:
         self._config = config
         self._lake = lake
         self._appends = config.mode == "append"
+        lake.destination = "" if self._appends else destination
         self._follower = LakeFollower(config, lake)
         self._runs: dict[TableName, list[_Run]] = defaultdict(list)
 

@@ -6,7 +6,7 @@ types are taken from the start, so that few changes of a source's column are cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,16 +14,25 @@ import pyarrow.compute as pc
 from ray_canal.config.sink import TablePolicy
 from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.net_change import plain
-from ray_canal.sinks.port import READ_AGAIN, SinkError
+from ray_canal.sinks.port import READ_AGAIN, SinkError, source_named
 from ray_canal.views.mysql_texts import field_with_digits, fraction_digits
 from ray_canal.views.texts import decimal_texts
 
 SOURCE_PROPERTY = "ray_canal.source"
 """Property of a table: the source's table whose rows it has."""
+DESTINATION_PROPERTY = "ray_canal.destination"
+"""Property of a table: the destination that it is of."""
 _INTEGERS = {
     pa.int8(): pa.int32(), pa.int16(): pa.int32(), pa.uint8(): pa.int32(), pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
 }  # fmt: skip
+
+
+def source_told(properties: Mapping[str, str | None], own: str) -> str:
+    """Return whose rows a table has, by its properties; "": not known. `own`: the destination of
+    the sink; "": it does not matter."""
+    source, destination = properties.get(SOURCE_PROPERTY), properties.get(DESTINATION_PROPERTY)
+    return source_named(source or "", destination or "", own)
 
 
 def lake_type(kind: pa.DataType, naive_is_utc: bool) -> pa.DataType:

@@ -21,7 +21,7 @@ from ray_canal.sinks.databases.duckdb import DuckDatabase
 from ray_canal.sinks.databases.mysql_types import canonical_type, has_no_empty_label
 from ray_canal.sinks.databases.renames import DatabaseFollower
 from ray_canal.sinks.lakes.lake import LakeFollower
-from ray_canal.sinks.open import lake_of
+from ray_canal.sinks.open import lake_of, make_sink
 from ray_canal.sinks.port import Changed, Rows, SinkError
 from ray_canal.sinks.schema_follower import TableName
 from ray_canal.views.arrow import arrow_schema
@@ -191,6 +191,34 @@ def test_rows_that_are_not_known_stop_it(database: DuckDatabase) -> None:
     assert rows_of(database, "t") == [(1, 1)]
     database.drop(TableName("s", "t"))
     again.follow([altered("t", schema="other", is_new=True)])
+
+
+def test_a_table_of_another_destination_of_the_same_name_stops_it(database: DuckDatabase) -> None:
+    """What empties it in one would take the rows of the other."""
+    follower(database).follow([altered("t", is_new=True)])
+    fill(database, "t", 1)
+    database._run("UPDATE shop.ray_canal.canal_cursor SET place = ?", '{"destination": "x"}')
+    database.take_over("s2")
+    database.destination = "y"
+    with pytest.raises(SinkError, match=r"s\.t would get mixed with those of s\.t \(destination x"):
+        follower(database).follow([altered("t", is_new=True)])
+    assert rows_of(database, "t") == [(1, 1)]
+    database.destination = "x"
+    follower(database).follow([altered("t")])
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_lake_has_no_table_of_two_destinations(kind: str, tmp_path: Path) -> None:
+    for destination in ("x", "x", "y"):
+        settings = options(kind, tmp_path)
+        sink: Any = make_sink(sink_config(kind, lake=settings, destination=destination))
+        sink.open()
+        if destination == "x":
+            sink._follower.follow([at(4, altered("t"))], 1)
+            continue
+        with pytest.raises(SinkError, match=r"s\.t would get mixed with .*\(destination x\)"):
+            sink._follower.follow([at(4, altered("t"))], 1)
+        sink.close()
 
 
 def test_a_type_to_which_values_might_be_rounded_stops_it(database: DuckDatabase) -> None:
