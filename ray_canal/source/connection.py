@@ -46,6 +46,7 @@ _SETTINGS = (
     "SET autocommit = 1, sql_select_limit = 18446744073709551615,"
     " sql_mode = REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')"
     "/*!50708 , max_execution_time = 0 *//*M!100101 , max_statement_time = 0 */"
+    "/*M!100304 , system_versioning_asof = DEFAULT */"
 )
 """Settings that a server may have otherwise for every connection. `init_connect` runs behind the
 login, so PyMySQL takes autocommit for on: reads would all be of one old view, and writes never

@@ -46,6 +46,22 @@ def test_a_limit_of_select_cuts_nothing_off(defaults: Server, mode: str) -> None
     assert {name: len(rows) for name, rows in found.items()} == {"t0": ROWS, "t1": ROWS}
 
 
+@pytest.mark.parametrize("mode", ["consistent", "keyed"])
+def test_rows_are_those_of_now(mariadb: Server, mode: str) -> None:
+    """A server can show tables with system versioning to all as of another time."""
+    with mariadb.with_database("versioned"):
+        mariadb.execute(
+            "create table versioned.t (id int primary key) with system versioning",
+            "insert into versioned.t values (1)",
+            "set global system_versioning_asof = '2020-01-01'",
+        )  # fmt: skip
+        try:
+            found = rows_of(mariadb, r"versioned\.t", mode=mode)
+        finally:
+            mariadb.execute("set global system_versioning_asof = default")
+    assert [row["id"] for row in found.get("t", [])] == [1]
+
+
 def test_init_connect_takes_no_autocommit(defaults: Server) -> None:
     """Each chunk is read as the table is then, and what is written of cursors is there."""
     defaults.execute("set global init_connect = 'SET autocommit = 0'")
