@@ -41,14 +41,15 @@ def write_files(
     table: Table, touched: pa.Table, upserts: pa.Table, writers: Writers
 ) -> IcebergFiles:
     """Write files in which the rows of the touched keys are replaced by `upserts`; they count when
-    a commit names them. Raises what pyiceberg raises."""
-    key = touched.column_names
+    a commit names them. In columns that these lack, a row keeps what it has. Raises what pyiceberg
+    raises."""
+    key, lacking = touched.column_names, _lacking(table.metadata, upserts)
     ends = pc.min_max(touched[key[0]]).as_py()
     between = And(GreaterThanOrEqual(key[0], ends["min"]), LessThanOrEqual(key[0], ends["max"]))
     found = list(table.scan(row_filter=between).plan_files())
     found.sort(key=lambda task: task.file.file_path)
     sizes = [task.file.file_size_in_bytes for task in found]
-    shares = shares_of(found, sizes, upserts, key, writers.count)
+    shares = shares_of(found, sizes, upserts, key, 1 if lacking else writers.count)
     target = IcebergTarget(metadata=table.metadata, io=table.io, touched=touched)
     written = writers.write(write_share, target, shares)
     return IcebergFiles(
@@ -59,20 +60,46 @@ def write_files(
 
 def write_share(target: IcebergTarget, share: Share[FileScanTask]) -> IcebergFiles:
     """Write a share's files: what is left of old ones and the new rows, together."""
-    removed: list[DataFile] = []
+    removed, replaced = list[DataFile](), list[pa.Table]()
+    key, lacking = target.touched.column_names, _lacking(target.metadata, share.upserts)
 
     def rows() -> Iterator[pa.Table]:
         for task in share.files:
-            keys = rows_of(target, task, target.touched.column_names)
+            keys = rows_of(target, task, key)
             hit = has_key_of(keys.cast(target.touched.schema), target.touched)
             if hit.any():
                 removed.append(task.file)
                 if not hit.all():
                     yield rows_of(target, task, None).filter(pa.array(~hit))
-        yield share.upserts
+                if lacking:
+                    old = rows_of(target, task, [*key, *lacking])
+                    replaced.append(old.filter(pa.array(hit)))
+        yield _completed(share.upserts, replaced, key, lacking)
 
     added = _joined_files(target, rows())
     return IcebergFiles(removed, added)
+
+
+def _lacking(metadata: TableMetadata, rows: pa.Table) -> list[str]:
+    """Return the table's columns that are not given."""
+    return [f.name for f in metadata.schema().fields if f.name not in rows.column_names]
+
+
+def _completed(
+    upserts: pa.Table, replaced: Sequence[pa.Table], key: Sequence[str], lacking: Sequence[str]
+) -> pa.Table:
+    """Return rows with the columns that they lack, as the rows of their keys have them."""
+    if not replaced:
+        return upserts
+    old = pa.concat_tables(replaced, promote_options="permissive")
+    keys = upserts.select(list(key))
+    places = old.select(list(key)).cast(keys.schema)
+    places = places.append_column("canal_old", pa.array(range(len(old)), pa.int64()))
+    numbered = keys.append_column("canal_row", pa.array(range(len(keys)), pa.int64()))
+    joined = numbered.join(places, list(key), join_type="left outer").sort_by("canal_row")
+    for name in lacking:
+        upserts = upserts.append_column(old.field(name), old[name].take(joined["canal_old"]))
+    return upserts
 
 
 def filled_files(

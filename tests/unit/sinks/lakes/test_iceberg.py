@@ -83,6 +83,25 @@ def test_keys_of_several_columns(number: int, lakes: list[IcebergLake]) -> None:
     assert lake.place(NAME) == RowPlace(1, 1, 11, 0)
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_row_keeps_what_it_has_in_columns_that_are_not_given(
+    number: int, lakes: list[IcebergLake]
+) -> None:
+    """Such as one of the user's own, or one that the source has dropped."""
+    lake, nothing = lakes[number], rows().select(KEY)
+    for step, key in enumerate(((1, "x"), (1, "y"), (2, "x"))):
+        lake.merge(NAME, KEY, nothing, rows((*key, step + 1)), RowPlace(1, 1, step, 0))
+    lake.add(NAME, [ColumnSpec("own", pa.list_(pa.float32()))])
+    lake.merge(NAME, KEY, nothing,
+               rows((2, "x", 3)).append_column("own", pa.array([[0.5]], pa.list_(pa.float32()))),
+               RowPlace(1, 1, 4, 0))  # fmt: skip
+    upserts = rows((3, "x", 0), (2, "x", 0), (1, "y", 0)).select(KEY)
+    lake.merge(NAME, KEY, rows((1, "x", 0)).select(KEY), upserts, RowPlace(1, 1, 5, 0))
+    assert held(lake) == {(3, "x"): None, (2, "x"): 3, (1, "y"): 2}
+    found = lake._known(NAME).scan().to_arrow()
+    assert {row["a"]: row["own"] for row in found.to_pylist()} == {1: None, 2: [0.5], 3: None}
+
+
 def test_of_two_writers_the_one_that_is_behind_fails(lakes: list[IcebergLake]) -> None:
     first, second = lakes
     nothing = rows().select(KEY)
