@@ -139,6 +139,7 @@ class TcpServer:
         await asyncio.gather(*self._accepting, return_exceptions=True)
         for listening in self._listening:
             listening.close()
+        self._listening = []
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
