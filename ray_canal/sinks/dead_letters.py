@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ray_canal.sinks.port import Changes, SinkError
+from ray_canal.sinks.whole_lines import end_last_line
 
 _TABLE = (b"canal.schema", b"canal.table")
 
@@ -107,20 +108,10 @@ class DeadLetterFile:
             )
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with open(self._path, "a", encoding="utf-8") as file:
-            if not ends_with_a_line(self._path):  # the disk was full, or the process was killed
-                file.write("\n")
+            end_last_line(self._path)
             file.writelines(json.dumps(line, default=shown) + "\n" for line in lines)
             file.flush()
             os.fsync(file.fileno())
-
-
-def ends_with_a_line(path: Path) -> bool:
-    """Return whether a file's last line is whole."""
-    with path.open("rb") as file:
-        if not file.seek(0, os.SEEK_END):
-            return True
-        file.seek(-1, os.SEEK_END)
-        return file.read() == b"\n"
 
 
 def shown(value: Any) -> Any:

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from ray_canal.sinks.dead_letters import ends_with_a_line, shown
+from ray_canal.sinks.dead_letters import shown
 from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, SinkError
 from ray_canal.sinks.target_checks import SourceTable, path_check
+from ray_canal.sinks.whole_lines import end_last_line
 from ray_canal.source.setting_checks import CheckResult
 
 
@@ -31,12 +32,11 @@ class JsonLines:
         self._lines: list[str] = []
 
     def open(self) -> Cursor | None:
-        """Begin a new line where a crash has left half of one."""
+        """Cut off half a line, which a crash has left."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("a", encoding="utf-8")
-            if not ends_with_a_line(self._path):
-                self._file.write("\n")
+            end_last_line(self._path)
         except OSError as error:
             raise SinkError(f"cannot write {self._path}: {error.strerror}") from error
         return None
