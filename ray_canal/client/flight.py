@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import threading
 import time
 import uuid
@@ -64,6 +65,9 @@ _KEEP_ALIVE = {
 """A get without an end notices within six minutes that the server's machine is gone. gRPC's servers
 close a connection that asks more often than every five minutes (GRPC_ARG_HTTP2_MIN_RECV_PING_
 INTERVAL_WITHOUT_DATA_MS)."""
+_NO_HTTP_PROXY = {"grpc.enable_http_proxy": 0}
+"""gRPC would ask the proxy of `http_proxy`, which is there for the web, for each address that
+`no_proxy` does not list, this machine's own too. `grpc_proxy` names one for gRPC."""
 _FETCHES = 4
 """So many chunks of a message are fetched at once."""
 _CALLS = 8
@@ -106,8 +110,13 @@ class FlightAddress:
             tls_root_certs=read.get("ca"),
             cert_chain=read.get("cert"),
             private_key=read.get("key"),
-            generic_options=list(_KEEP_ALIVE.items()),
+            generic_options=list(_channel_options().items()),
         )
+
+
+def _channel_options() -> dict[str, int]:
+    has_proxy = os.environ.get("grpc_proxy")  # noqa: SIM112 - gRPC's own name
+    return _KEEP_ALIVE if has_proxy else {**_KEEP_ALIVE, **_NO_HTTP_PROXY}
 
 
 def _files(address: FlightAddress) -> list[str]:

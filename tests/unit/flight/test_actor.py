@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyarrow import flight
 
+from ray_canal.client.flight import FlightAddress
 from ray_canal.config import FlightConfig, load
 from ray_canal.errors import ConfigError
 from ray_canal.flight import actor as module
@@ -38,6 +39,21 @@ def test_it_serves_the_destinations_of_its_namespace(actor: FlightActor) -> None
     with flight.connect(f"grpc://{actor.address()}") as client:
         [found] = client.do_action(flight.Action("destinations", b""))
         assert json.loads(found.body.to_pybytes()) == {"destinations": ["orders", "ns"]}
+
+
+def test_no_proxy_of_the_web_is_asked_for_the_port(
+    actor: FlightActor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `connect` ended with 'ipv4:127.0.0.1:9: Connection refused' where http_proxy was set."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("grpc_proxy", raising=False)
+    address = FlightAddress.of(f"grpc://{actor.address()}", "", "", None)
+    with address.opened() as client:
+        assert list(client.do_action(flight.Action("destinations", b"")))
+    monkeypatch.setenv("grpc_proxy", "http://127.0.0.1:9")
+    with address.opened() as client, pytest.raises(flight.FlightUnavailableError):
+        list(client.do_action(flight.Action("destinations", b"")))
 
 
 def test_the_reach_is_that_of_the_status_in_its_namespace(
