@@ -74,8 +74,8 @@ class DatabaseFollower(SchemaFollower):
     def _rename(self, named: Mapping[TableName, TableName], where: str) -> None:
         now = _Renamed(where, [[*old, *new] for old, new in named.items()], time_s=self._time_s)
         done = self._done()
-        again = [each for each in done if each.is_again(now) and not each.turns % 2]
-        if again:  # it was not acknowledged before the log was another one
+        again = [each for each in done if each.is_again(now)]
+        if any(not each.turns % 2 for each in again):  # it was not acknowledged before a failover
             for name in named.keys() - set(named.values()):
                 self._drop(name)
         else:
@@ -120,7 +120,12 @@ class DatabaseFollower(SchemaFollower):
                 "snapshot start` bring the rows of its tables"
             )
         later = [n for n, each in enumerate(done) if each.order >= at and not each.turns % 2]
-        earlier = [n for n, each in enumerate(done) if each.order < at and each.turns % 2]
+        earlier = [
+            n
+            for n, each in enumerate(done)
+            if each.order < at and each.turns % 2
+            and (each.order[0] == at[0] or each.time_s <= time_s)  # else it comes again
+        ]  # fmt: skip
         for number in (*reversed(later), *earlier):
             each = done[number]
             if self._database.has_renamed(each.where):

@@ -126,6 +126,30 @@ def test_a_place_of_another_log_before_a_rename_stops_the_sink(
     shop.move_to(place(6, timeline=2), 101)
 
 
+def test_a_rename_that_was_undone_comes_again_from_another_log(
+    shop: DatabaseFollower, database: DuckDatabase
+) -> None:
+    """It was done at the failover, so that rows from before it came to a table that it dropped; and
+    kept as one to do, it dropped the table at the next move."""
+    shop.follow(at(40, *renamed("c", "d"), time_s=100), 1)
+    for where, time_s in ((place(35), 99), (place(6, timeline=2), 95)):
+        shop.move_to(where, time_s)
+        assert names(database) == AT[31]
+    shop.follow(at(7, *renamed("c", "d"), time_s=100), 2)
+    for position in (20, 7, 20):
+        shop.move_to(place(position, timeline=2), 101)
+        assert names(database) == (AT[31] if position == 7 else {"d": 1, "a": 3, "y": 2})
+
+
+def test_one_that_was_undone_is_done_where_another_log_is_behind_it(
+    shop: DatabaseFollower, database: DuckDatabase
+) -> None:
+    shop.follow(at(40, *renamed("c", "d"), time_s=100), 1)
+    shop.move_to(place(35), 99)
+    shop.move_to(place(6, timeline=2), 101)
+    assert names(database) == {"d": 1, "a": 3, "y": 2}
+
+
 def test_another_destination_or_policy_leaves_names_alone(
     shop: DatabaseFollower, database: DuckDatabase
 ) -> None:
