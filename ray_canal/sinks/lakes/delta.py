@@ -150,13 +150,15 @@ class DeltaFile:
         """The table's properties, or those that it will be made with."""
         return self._noted if self._table is None else self._table.metadata().configuration
 
-    def note(self, properties: Mapping[str, str]) -> None:
+    def note(
+        self, properties: Mapping[str, str], commit: CommitProperties | None = None
+    ) -> None:
         """Set properties, if need be when the table is made."""
         self._noted = {**self._noted, **properties}
         if self._table is not None:
             with _translated(self._uri):
                 self._table.alter.set_table_properties(
-                    dict(properties), raise_if_not_exists=False
+                    dict(properties), raise_if_not_exists=False, commit_properties=commit
                 )
 
     def _make(self, schema: pa.Schema) -> DeltaTable:
@@ -297,14 +299,13 @@ class DeltaFile:
                 raise SinkError(f"{self._uri}: {refused[0]}", "schema") from None
             raise
 
-    def copy_from(
-        self, other: DeltaFile, upto: RowPlace, properties: Mapping[str, str] = _NONE
-    ) -> None:
-        """Commit another table's columns and rows in place of those that are here."""
-        self.note(properties)
+    def copy_from(self, other: DeltaFile, upto: RowPlace, properties: Mapping[str, str]) -> None:
+        """Commit another table's columns and rows in place of those that are here, and behind that,
+        at once, properties and the place: until then it can be done again."""
         self.create(other.schema)
         rows = other._opened.to_pyarrow_dataset().scanner().to_reader()
-        self._overwrite(rows, upto, dropped=False)
+        self._overwrite(rows, self.place, dropped=False)
+        self.note(properties, self._commit(upto))
 
     def rewind(self) -> None:
         """Commit that the table has come to no place; its rows stay."""

@@ -151,6 +151,9 @@ class DeltaLake:
     def renames(self, name: TableName) -> str:
         return str(self.file(name).properties.get(RENAMES_PROPERTY) or "")
 
+    def tell_renames(self, name: TableName, renames: str) -> None:
+        self.file(name).note({RENAMES_PROPERTY: renames})
+
     def move(self, name: TableName, to: TableName, renames: str) -> None:
         self.file(to).copy_from(self.file(name), self.now, {RENAMES_PROPERTY: renames})
 

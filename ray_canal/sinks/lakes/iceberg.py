@@ -214,22 +214,16 @@ class IcebergLake:
             self._load(name)
 
     def source_of(self, name: TableName) -> str:
-        table = self._find(name)
-        properties = self._noted[name] if table is None else table.properties
-        return source_told(properties, self.destination)
+        return source_told(self._properties(name), self.destination)
 
     def note_source(self, name: TableName, source: str) -> None:
-        table = self._find(name)
-        noted = {SOURCE_PROPERTY: source, DESTINATION_PROPERTY: self.destination}
-        self._noted[name].update(noted)
-        if table is not None:
-            with _translated(str(name)), table.transaction() as transaction:
-                transaction.set_properties(noted)
-            self._load(name)
+        self._note(name, {SOURCE_PROPERTY: source, DESTINATION_PROPERTY: self.destination})
 
     def renames(self, name: TableName) -> str:
-        table = self._find(name)
-        return "" if table is None else str(table.properties.get(RENAMES_PROPERTY) or "")
+        return str(self._properties(name).get(RENAMES_PROPERTY) or "")
+
+    def tell_renames(self, name: TableName, renames: str) -> None:
+        self._note(name, {RENAMES_PROPERTY: renames})
 
     def move(self, name: TableName, to: TableName, renames: str) -> None:
         """Rename a table by the catalog, behind a commit of the place: what was moved is not moved
@@ -328,6 +322,20 @@ class IcebergLake:
             self._tables[name] = self._opened.create_table(
                 tuple(name), schema, properties={**_OF_NEW_TABLES, **noted}
             )
+
+    def _properties(self, name: TableName) -> Mapping[str, str]:
+        """Return a table's properties, or those that it will be made with."""
+        table = self._find(name)
+        return self._noted[name] if table is None else table.properties
+
+    def _note(self, name: TableName, properties: dict[str, str]) -> None:
+        """Set properties, if need be when the table is made."""
+        table = self._find(name)
+        self._noted[name].update(properties)
+        if table is not None:
+            with _translated(str(name)), table.transaction() as transaction:
+                transaction.set_properties(properties)
+            self._load(name)
 
     @contextlib.contextmanager
     def _commit(self, table: Table, upto: RowPlace) -> Iterator[Transaction]:

@@ -88,6 +88,10 @@ class Lake(TargetTables, Protocol):
         """Return what a table tells of its earlier names (renames.py); "": nothing."""
         ...
 
+    def tell_renames(self, name: TableName, renames: str) -> None:
+        """Note what a table tells of its earlier names."""
+        ...
+
     def move(self, name: TableName, to: TableName, renames: str) -> None:
         """Give a table's rows another name, and have it tell its earlier ones; what is there
         goes."""
@@ -352,8 +356,10 @@ class LakeFollower(SchemaFollower):
                         self._renames.forget()
                     elif self._lake.find(new) is not None:
                         self._lake.drop(new)
-                if not self._renames.came_from(old):
-                    self._drop_due(old)
+                if not self._renames.came_from(old) and self._is_due(old):
+                    if self._lake.renames(old):  # of the rows that went
+                        self._lake.tell_renames(old, "")
+                    super()._drop(old)
             self._begin_step(self._ordinal + 1)
 
     def _drop(self, name: TableName) -> None:

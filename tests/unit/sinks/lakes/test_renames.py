@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 
 from ray_canal.sinks.lakes import renames
+from ray_canal.sinks.lakes.delta import DeltaFile
+from ray_canal.sinks.lakes.delta_lake import DeltaLake
 from ray_canal.sinks.lakes.lake import LakeMirror
 from ray_canal.sinks.open import make_sink
 from ray_canal.sinks.port import Changed, Rows, SinkError
@@ -117,6 +120,35 @@ def test_rows_come_to_the_tables_that_have_them_now(shop: LakeMirror) -> None:
     follow(shop, 25, [altered("a", is_new=True)])
     write(shop, 26, "a", 3)
     assert values(shop) == {**now, "c": [1, 4, 8]}
+
+
+def test_a_table_that_is_made_under_a_name_that_is_free_now_had_no_names(shop: LakeMirror) -> None:
+    """Rows from before went to it, as the one that had its name had been renamed before, too."""
+    follow(shop, 30, renamed("c", "d"))
+    follow(shop, 35, [altered("c", is_new=True)])
+    now = values(shop)
+    move_back(shop)
+    write(shop, 6, "a", 7, key=2)
+    assert values(shop) == {**now, "d": [1, 7]}
+
+
+def test_a_rename_that_ended_in_its_midst_is_done_again(
+    shop: LakeMirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table counted as renamed: its rows were dropped, or stayed under the old name."""
+    end, lake = Mock(side_effect=SinkError("ended", "retry")), cast("Any", shop._lake)
+    follow(shop, 30, [altered("e", is_new=True)])
+    for position, old, new in ((40, "c", "d"), (50, "d", "e")):
+        is_delta = isinstance(lake, DeltaLake)
+        what = (DeltaFile, "_overwrite") if is_delta else (lake._opened, "rename_table")
+        with monkeypatch.context() as patch:
+            patch.setattr(*what, end)
+            with pytest.raises(SinkError, match="ended"):
+                follow(shop, position, renamed(old, new))
+        shop.close()
+        shop.open()
+        follow(shop, position, renamed(old, new))
+        assert values(shop) == {"a": [3], "b": ["2"], "e": [], new: [1]}
 
 
 def test_rows_of_a_table_that_is_gone_are_left_out(shop: LakeMirror) -> None:
