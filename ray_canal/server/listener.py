@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import logging
 import socket
@@ -28,6 +29,8 @@ _RENDER_THREADS = 4
 _CLOSE_WAIT_S = 5.0
 _BACKLOG = 1024
 _ACCEPT_AGAIN_S = 1.0
+_NO_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+"""Where the machine has no IPv6, or not for this address."""
 
 
 class TcpServer:
@@ -148,21 +151,30 @@ class TcpServer:
 
 
 async def _listening(config: ServerConfig) -> list[socket.socket]:
-    """Return a listening socket for each address of the host. Raises OSError."""
+    """Return a listening socket for each address of the host; for one of those at least, where it
+    has others that are not of this machine (localhost as ::1 without IPv6). Raises OSError."""
     loop = asyncio.get_running_loop()
     addresses = await loop.getaddrinfo(
         config.listens_on, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     found: list[socket.socket] = []
+    unfit: OSError | None = None
     with contextlib.ExitStack() as opened:
         for family, *_, address in dict.fromkeys(addresses):
-            listening = opened.enter_context(
-                socket.create_server(
+            try:
+                listening = socket.create_server(
                     address, family=family, backlog=_BACKLOG, reuse_port=config.replicas > 1
                 )
-            )
+            except OSError as error:
+                if error.errno not in _NO_FAMILY:
+                    raise
+                unfit = error
+                continue
+            opened.callback(listening.close)
             listening.setblocking(False)
             found.append(listening)
+        if unfit is not None and not found:
+            raise unfit
         opened.pop_all()
     return found
 
@@ -179,6 +191,8 @@ async def _streams(
         lambda: protocol, accepted, ssl=tls, ssl_handshake_timeout=timeout_s if tls else None
     )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
 def _digest(config: ServerConfig) -> bytes:
     """Return a digest of what the files of TLS hold."""
     tls, found = config.tls, hashlib.sha256()

@@ -103,6 +103,27 @@ def test_a_port_that_is_taken_is_named() -> None:
     run(test)
 
 
+def test_an_address_that_the_machine_has_not_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """localhost may be ::1, too, where the kernel has no IPv6: the port was not opened."""
+    kind = (socket.SOCK_STREAM, 6, "")
+    found: list[Any] = [
+        (socket.AF_INET6, *kind, ("2001:db8::1", 0, 0, 0)),
+        (socket.AF_INET, *kind, ("127.0.0.1", 0)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+    async def test() -> None:
+        server = TcpServer(ServerConfig(host="localhost", port=0), opener({}))
+        await server.start()
+        assert server.port
+        await server.close()
+        found.pop()
+        with pytest.raises(ConfigError, match="cannot listen on localhost:0"):
+            await server.start()
+
+    run(test, run=asyncio.run)
+
+
 def hostile(seed: int) -> bytes:
     """What is no login: noise, lengths out of range, half packets, packets out of order."""
     choice = random.Random(seed)
