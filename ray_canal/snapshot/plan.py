@@ -117,7 +117,10 @@ class SnapshotPlan:
             refuse_keyless((table for table, _ in found), _ADVICE)
         there = {(table.meta.schema, table.meta.table): table for table, _ in found}
         names = {(one.schema, one.table) for one in known}
-        tables = [one for one in known if one.finished or not self._is_gone(one, there)]
+        gone = [one for one in known if not one.finished and self._is_gone(one, there)]
+        for one in gone:
+            logger.warning("%s is not read on: there is no such table any more", one.full_name)
+        tables = [one for one in known if one not in gone]
         for table, wish in sorted(found, key=lambda one: one.table.rows):
             schema, name = table.meta.schema, table.meta.table
             if (schema, name) in names:

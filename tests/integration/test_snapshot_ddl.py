@@ -142,6 +142,7 @@ def test_an_attempt_looks_again_for_the_tables_that_are_asked_for(
     assert [one.table for one in found if one in before] == ["read", "t"]
     assert [one.table for one in found if one not in before] == ["old"]
     assert "altered.bag is new and not read: no primary key" in caplog.text
+    assert "altered.gone is not read on" in caplog.text
 
 
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)
