@@ -95,10 +95,12 @@ def _completed(
     keys = upserts.select(list(key))
     places = old.select(list(key)).cast(keys.schema)
     places = places.append_column("canal_old", pa.array(range(len(old)), pa.int64()))
+    # A row that was written twice by hand is one again.
+    places = places.group_by(list(key)).aggregate([("canal_old", "max")])
     numbered = keys.append_column("canal_row", pa.array(range(len(keys)), pa.int64()))
     joined = numbered.join(places, list(key), join_type="left outer").sort_by("canal_row")
     for name in lacking:
-        upserts = upserts.append_column(old.field(name), old[name].take(joined["canal_old"]))
+        upserts = upserts.append_column(old.field(name), old[name].take(joined["canal_old_max"]))
     return upserts
 
 

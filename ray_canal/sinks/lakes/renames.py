@@ -99,14 +99,21 @@ class Renames:
     def _listed(self) -> list[TableName]:
         """Return the sink's own tables that had other names."""
         if self._held is None:
-            tables, self._held = self._tables, []
-            with contextlib.suppress(SinkError):  # not listed: nor could they be moved back
-                self._held = [
-                    name
-                    for name in tables.names()
-                    if tables.renames(name) and tables.find(name) and tables.place(name) is not None
-                ]
+            try:
+                names = self._tables.names()
+            except SinkError as error:
+                if error.retryable:
+                    raise
+                names = []  # they cannot be listed: nor could they be moved back
+            self._held = [name for name in names if self._had_others(name)]
         return self._held
+
+    def _had_others(self, name: TableName) -> bool:
+        tables = self._tables
+        with contextlib.suppress(SinkError):  # somebody else's
+            has = bool(tables.renames(name)) and tables.find(name) is not None
+            return has and tables.place(name) is not None
+        return False
 
     def _of(self, name: TableName) -> list[_Renamed]:
         text = self._tables.renames(name)

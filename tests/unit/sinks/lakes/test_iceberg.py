@@ -22,6 +22,7 @@ from ray_canal.config.sink import LakeConfig
 from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.lakes import file_shares, iceberg_files
 from ray_canal.sinks.lakes.iceberg import IcebergLake
+from ray_canal.sinks.lakes.iceberg_files import _completed
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.schema_follower import TableName
 from ray_canal.views.row_places import RowPlace
@@ -100,6 +101,11 @@ def test_a_row_keeps_what_it_has_in_columns_that_are_not_given(
     assert held(lake) == {(3, "x"): None, (2, "x"): 3, (1, "y"): 2}
     found = lake._known(NAME).scan().to_arrow()
     assert {row["a"]: row["own"] for row in found.to_pylist()} == {1: None, 2: [0.5], 3: None}
+
+
+def test_rows_that_were_written_twice_by_hand_are_one_again() -> None:
+    upserts, old = pa.table({"id": [1, 2]}), pa.table({"id": [2, 2], "own": ["a", "b"]})
+    assert _completed(upserts, [old], ["id"], ["own"])["own"].to_pylist() == [None, "b"]
 
 
 def test_of_two_writers_the_one_that_is_behind_fails(lakes: list[IcebergLake]) -> None:

@@ -151,6 +151,30 @@ def test_a_rename_that_ended_in_its_midst_is_done_again(
         assert values(shop) == {"a": [3], "b": ["2"], "e": [], new: [1]}
 
 
+def test_tables_that_cannot_be_listed_now_are_listed_again(
+    shop: LakeMirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows came under the old name. Somebody else's table does not matter."""
+    move_back(shop)
+    lake, other = cast("Any", shop._lake), TableName("s", "0")
+    names, renames_of = lake.names, lake.renames
+    with monkeypatch.context() as patch:
+        patch.setattr(lake, "names", Mock(side_effect=SinkError("away", "retry")))
+        with pytest.raises(SinkError, match="away"):
+            write(shop, 6, "a", 7, key=2)
+
+    def refused(name: TableName) -> str:
+        if name == other:
+            raise SinkError("not for you")
+        return str(renames_of(name))
+
+    monkeypatch.setattr(lake, "names", lambda: [other, *names()])
+    monkeypatch.setattr(lake, "renames", refused)
+    write(shop, 6, "a", 7, key=2)
+    monkeypatch.undo()
+    assert values(shop) == {"a": [3], "b": ["2"], "c": [1, 7]}
+
+
 def test_rows_of_a_table_that_is_gone_are_left_out(shop: LakeMirror) -> None:
     """The one that has its name now had another one."""
     shop._lake.drop(TableName("s", "c"))
