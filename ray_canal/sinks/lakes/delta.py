@@ -119,6 +119,8 @@ class DeltaFile:
         self._writers = writers
         self._table: DeltaTable | None = None
         self._noted: dict[str, str] = {}  # properties of a table that is not made yet
+        self._told: dict[str, int | None] = {}  # transactions' versions, of this one of the table
+        self._told_at = -1
         with _translated(uri), contextlib.suppress(TableNotFoundError):
             self._table = DeltaTable(uri, storage_options=storage_options)
 
@@ -363,8 +365,13 @@ class DeltaFile:
         )
 
     def _version(self, part: str) -> int | None:
-        found = self._opened.transaction_version(f"{self._app}#{part}")
-        return None if found is None else int(found)
+        at = self._opened.version()
+        if at != self._told_at:  # asked of the table, each takes 0.1 ms and more
+            self._told, self._told_at = {}, at
+        if part not in self._told:
+            found = self._opened.transaction_version(f"{self._app}#{part}")
+            self._told[part] = None if found is None else int(found)
+        return self._told[part]
 
     def _commit(
         self, upto: RowPlace | None, *, dropped: bool = False, retries: int | None = None

@@ -6,6 +6,7 @@ import random
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -103,6 +104,23 @@ def test_of_two_writers_the_one_that_is_behind_fails_and_then_leaves_out(tmp_pat
         assert caught.value.kind == "retry"
     assert merge_changes(uri, batches(changes[50:60], pick), app="a") == 0
     assert {row["Id"]: row["v"] for row in rows_of(uri)} == held
+
+
+def test_a_tables_place_is_asked_of_each_of_its_versions_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer takes longer the more commits there are, and each batch asks several times."""
+    asked = Mock(side_effect=DeltaTable.transaction_version)
+    monkeypatch.setattr(DeltaTable, "transaction_version", lambda *of: asked(*of))
+    table = DeltaFile(str(tmp_path), "mine")
+    table.create(pa.schema([("id", pa.int32())]))
+    for position in (1, 2):
+        table.empty(RowPlace(1, 1, position, 0))
+        asked.reset_mock()
+        for _ in range(3):
+            assert table.exists
+            assert table.place == RowPlace(1, 1, position, 0)
+        assert asked.call_count == 5
 
 
 def test_a_compaction_beside_a_writer_loses_nothing(tmp_path: Path) -> None:
