@@ -238,9 +238,8 @@ def test_json_lines_with_a_transform(demo: Path) -> None:
     assert all(row["schema"] == "shop" and row["after"] for row in rows)
     path.write_text(path.read_text() + '{"half')  # as a crash leaves it
     runner_of(config.model_copy(update={"client_id": 8})).run(threading.Event())
-    after = path.read_text().splitlines()
-    assert after[len(lines)] == '{"half'
-    assert len(after) == 2 * len(lines) + 1
+    after = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(after) == 2 * len(lines)
 
 
 def fails(batch: pa.RecordBatch) -> pa.RecordBatch | None:
