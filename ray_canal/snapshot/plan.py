@@ -176,9 +176,10 @@ class SnapshotPlan:
 
     def find(self, wanted: Mapping[int, TableLedger]) -> dict[int, SnapshotTable]:
         """Return tables of a ledger, by their number, as they are now, or as `wanted` has just seen
-        them. Raises TableMetaMismatch: one is gone."""
+        them. Raises TableMetaMismatch: one is gone; ConfigError: one has no key any more."""
         if self._tables.keys() != wanted.keys():
             self._tables = self._now(wanted)
+        refuse_keyless(self._tables.values(), _ADVICE)
         return self._tables
 
     def refuse_altered(self, wanted: Mapping[int, TableLedger]) -> None:

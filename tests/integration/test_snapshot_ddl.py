@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.errors import TableMetaMismatch
+from ray_canal.errors import ConfigError, TableMetaMismatch
 from ray_canal.filter import TableFilter
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
@@ -143,6 +143,17 @@ def test_an_attempt_looks_again_for_the_tables_that_are_asked_for(
     assert [one.table for one in found if one not in before] == ["old"]
     assert "altered.bag is new and not read: no primary key" in caplog.text
     assert "altered.gone is not read on" in caplog.text
+
+
+def test_a_table_that_lost_its_key_is_named_by_the_next_attempt(altered: Server) -> None:
+    altered.execute("create table altered.t (id int primary key)")
+    config, wishes = config_of(altered).destination("snap"), (SnapshotWish(r"altered\.t"),)
+    with contextlib.closing(SnapshotPlan(config, TableFilter())) as plan:
+        before = plan.wanted(wishes)
+        altered.execute("alter table altered.t drop primary key")
+        again = plan.wanted(wishes, before)
+        with pytest.raises(ConfigError, match=r"altered\.t: no primary key"):
+            plan.find(dict(enumerate(again)))
 
 
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)
