@@ -10,6 +10,7 @@ log it is, which is the one before.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -205,15 +206,13 @@ class _ReplicaMarks:
         return self._rows.low()
 
     def high(self) -> EntryPosition:
-        executed = self._rows.executed()
-        deadline = time.monotonic() + _SOURCE_LIMIT_S
-        while ahead := missing_gtids(executed, self._streamed.gtid_executed()):
-            if time.monotonic() > deadline:
-                raise ConnectionLost(
-                    f"MySQL at {self._address} (snapshot.address) has executed {ahead}, and the "
-                    f"source has not: is it a replica of it?"
-                )
-            time.sleep(_PAUSE_S)
+        def late(ahead: str) -> str:
+            return (
+                f"MySQL at {self._address} (snapshot.address) has executed {ahead}, and the "
+                f"source has not: is it a replica of it?"
+            )
+
+        wait_until_executed(self._streamed, self._rows.executed(), _SOURCE_LIMIT_S, late)
         return self._streamed.position()
 
     def stretch(self, part: LogPart) -> Stretch:
@@ -282,6 +281,18 @@ class _PlaceMarks:
 
     def stretch(self, part: LogPart) -> Stretch:
         return Stretch(GtidSet(), part.end)
+
+
+def wait_until_executed(
+    server: Catalog, gtids: str, limit_s: float, late: Callable[[str], str]
+) -> None:
+    """Return once a server has executed these transactions. Raises ConnectionLost after `limit_s`
+    seconds, with what `late` says of those that are missing."""
+    deadline = time.monotonic() + limit_s
+    while missing := missing_gtids(gtids, server.gtid_executed()):
+        if time.monotonic() > deadline:
+            raise ConnectionLost(late(missing))
+        time.sleep(_PAUSE_S)
 
 
 def _status_words(catalog: Catalog) -> str:

@@ -5,22 +5,20 @@ read has to be the one that the source's log has.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ray_canal.errors import ConnectionLost, ServerSettingRefused, TableMetaMismatch
+from ray_canal.errors import ServerSettingRefused, TableMetaMismatch
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.names import Name
 from ray_canal.snapshot.columns import selection
+from ray_canal.snapshot.marks import wait_until_executed
 from ray_canal.snapshot.tables import SnapshotTable, tables_now
-from ray_canal.source.catalog import Catalog
+from ray_canal.source.catalog import Catalog, replication_filters
 from ray_canal.source.catalog_tables import CatalogTables
-from ray_canal.source.gtid_sets import missing_gtids
 
 _LAG_LIMIT_S = 10.0
-_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +80,15 @@ class ReplicaTables:
 
     def _wait(self) -> None:
         """Return once the replica has executed all that the source has now."""
+
+        def late(missing: str) -> str:
+            return (
+                f"MySQL at {self._address} (snapshot.address) has tables otherwise than the "
+                f"source, and has not executed {missing} yet"
+            )
+
         needed = self._source.catalog.gtid_executed()
-        deadline = time.monotonic() + _LAG_LIMIT_S
-        while missing := missing_gtids(needed, self._replica.catalog.gtid_executed()):
-            if time.monotonic() > deadline:
-                raise ConnectionLost(
-                    f"MySQL at {self._address} (snapshot.address) has tables otherwise than the "
-                    f"source, and has not executed {missing} yet"
-                )
-            time.sleep(_PAUSE_S)
+        wait_until_executed(self._replica.catalog, needed, _LAG_LIMIT_S, late)
 
 
 def _difference(meta: TableMeta, other: SnapshotTable) -> str:
@@ -119,10 +117,8 @@ def left_out_by(status: Iterable[Mapping[str, Any]], schema: str, table: str) ->
     STATUS calls it; empty: none."""
     for row in status:
         admitted: dict[str, bool] = {}
-        for name, value in row.items():
-            if not name.startswith("Replicate_") or "Server_Ids" in name or not value:
-                continue
-            fits = _fits(name, str(value).lower(), schema.lower(), table.lower())
+        for name, value in replication_filters(row).items():
+            fits = _fits(name, value.lower(), schema.lower(), table.lower())
             if "_Do_" not in name:
                 if fits:
                     return name

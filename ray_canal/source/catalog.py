@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ray_canal.config import SourceConfig
@@ -209,12 +209,7 @@ class Catalog:
             rows = self.replication()
         except PrivilegeMissing as error:
             return str(error)
-        filters = [
-            name
-            for row in rows
-            for name, value in row.items()
-            if name.startswith("Replicate_") and "Server_Ids" not in name and value
-        ]
+        filters = [name for row in rows for name in replication_filters(row)]
         return f"{', '.join(filters)} is set" if filters else ""
 
     def passes_over_errors(self) -> str:
@@ -297,3 +292,12 @@ def column_of_row(row: dict[str, Any], is_key: bool) -> ColumnMeta:
         visible="invisible" not in extra,
         is_generated=bool(expression) and not expression.upper().startswith("ROW "),
     )
+
+
+def replication_filters(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return the filters of one source by the names that SHOW REPLICA STATUS gives them."""
+    return {
+        name: str(value)
+        for name, value in status.items()
+        if name.startswith("Replicate_") and "Server_Ids" not in name and value
+    }
