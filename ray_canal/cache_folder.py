@@ -23,7 +23,7 @@ def cache_folder(kind: str) -> Path:
     first: Path | None = None
     for base in _bases():
         folder = base / kind
-        if _has_files(folder) or _can_be_written(folder):
+        if has_files(folder) or _can_be_written(folder):
             return folder
         first = first or folder
     if first is None:
@@ -41,7 +41,8 @@ def _bases() -> Iterator[Path]:
         yield private_folder(Path(tempfile.gettempdir()), _TEMPORARY)
 
 
-def _has_files(folder: Path) -> bool:
+def has_files(folder: Path) -> bool:
+    """Return whether a folder is there, can be read, and is not empty."""
     try:
         return any(folder.iterdir())
     except OSError:

@@ -363,13 +363,9 @@ class LakeFollower(SchemaFollower):
             self._begin_step(self._ordinal + 1)
 
     def _drop(self, name: TableName) -> None:
-        if self._renames.has(name):
-            self._drop_due(name)
-        self._begin_step(self._ordinal + 1)
-
-    def _drop_due(self, name: TableName) -> None:
-        if self._is_due(name):
+        if self._renames.has(name) and self._is_due(name):
             super()._drop(name)
+        self._begin_step(self._ordinal + 1)
 
     def _alter(
         self, name: TableName, meta: TableMeta, change: TableChange, is_known: bool
