@@ -16,9 +16,7 @@ _SETTINGS = (
     "character_set_results = NULL",  # texts in their columns' own character sets
     "sql_mode = 'ALLOW_INVALID_DATES'",  # there may be such keys
     "net_write_timeout = 600",
-    "sql_big_selects = 1",
     "lock_wait_timeout = 5",
-    "completion_type = 0",  # COMMIT neither begins a transaction nor ends the connection
 )
 _LARGE_STATEMENT_BYTES = 256 << 10
 """After a statement of this size the server keeps a network buffer as large for the connection: it

@@ -43,14 +43,16 @@ is ending, killed the connection, is in offline mode."""
 _PRIVILEGE = {1142, 1143, 1227, 1370}
 _FATAL_READING_BINLOG = 1236
 _SETTINGS = (
-    "SET autocommit = 1, sql_select_limit = 18446744073709551615,"
+    "SET autocommit = 1, sql_select_limit = 18446744073709551615, sql_big_selects = 1,"
+    " completion_type = 0,"
     " sql_mode = REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')"
     "/*!50708 , max_execution_time = 0 *//*M!100101 , max_statement_time = 0 */"
     "/*M!100304 , system_versioning_asof = DEFAULT */"
 )
 """Settings that a server may have otherwise for every connection. `init_connect` runs behind the
 login, so PyMySQL takes autocommit for on: reads would all be of one old view, and writes never
-committed. A limit would cut off rows without a word. Without backslashes no name that has a `_`
+committed. A limit would cut off rows without a word, one of joins refuses reads of the catalog, and
+COMMIT may end the connection or begin a transaction. Without backslashes no name that has a `_`
 would fit its pattern in LIKE, so the server would seem to have no variable of that name. A catalog
 of very many tables takes longer than applications allow a query. (MariaDB skips 50708 to 50999.)"""
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
-from ray_canal.config import MetaConfig
+from ray_canal.config import MetaConfig, MirrorConfig
 from ray_canal.errors import ConfigError
 from ray_canal.filter import TableFilter
 from ray_canal.meta.mysql_database import MetaDatabase
 from ray_canal.model.snapshot_wish import SnapshotWish
+from ray_canal.sinks.databases.mysql import MySqlDatabase
+from ray_canal.sinks.schema_follower import TableName
 from ray_canal.snapshot.keyed import KeyedSnapshot
 from ray_canal.snapshot.plan import SnapshotPlan
 from ray_canal.snapshot.read import Snapshot
@@ -130,3 +133,31 @@ def test_a_generated_primary_key_that_the_catalog_leaves_out(mysql97: Server, mo
         )  # fmt: skip
         found = rows_of(mysql97, r"gipk\.t", mode=mode)
     assert found == {"t": [{"my_row_id": 1, "a": 7}, {"my_row_id": 2, "a": 7}]}
+
+
+def test_limits_of_joins_keys_and_transactions(defaults: Server) -> None:
+    """Reads of the catalog join, a mirror's transactions follow each other on one connection, and
+    its deletes name many keys."""
+    safe = "SET sql_safe_updates = 1"
+    safe += "/*!50709 , range_optimizer_max_mem_size = 1500 */"
+    mirror = MirrorConfig(address=defaults.address, username="plain", cursor_database="defaults")
+    keys = pa.table({"a": [*range(1, 90)], "b": [0] * 89})
+    name = TableName("defaults", "pairs")
+    defaults.execute(
+        "create table defaults.pairs (a int, b int, primary key (a, b))",
+        f"insert into defaults.pairs values {', '.join(f'({k}, 0)' for k in range(90))}",
+        f"set global init_connect = '{safe}'",
+    )
+    with (
+        defaults.with_global("max_join_size", "1"),
+        defaults.with_global("completion_type", "2"),
+        contextlib.closing(MySqlDatabase(mirror)) as database,
+    ):
+        assert len(rows_of(defaults, r"defaults\.t0")["t0"]) == ROWS
+        database.connect()
+        epoch, _ = database.take_over("s")
+        for place in ("1", "2"):
+            assert database.begin("s") == epoch
+            database.delete(name, keys)
+            database.commit("s", place)
+    assert defaults.execute("select * from defaults.pairs") == ((0, 0),)
