@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from tests.simulation.life import Simulation
 
 RowId = tuple[int, int, int, int]
+IN_FLIGHT_S = 10.0
+"""A client takes what was on its way to it by then."""
 FILTERS = (rf"{SCHEMA}\..*", rf"{SCHEMA}\.item", rf"{SCHEMA}\.(item|person)")
+NAMES_OF = {
+    text: {name for name in TABLES if TableFilter(text).admits(SCHEMA, name)} for text in FILTERS
+}
 
 
 class Client:
@@ -38,15 +43,20 @@ class Client:
         self.acked = -1
         self.first: int | None = None  # the number from which on all rows are to come
         self.next = 0
-        admits = TableFilter(self.filter).admits
-        self._tables = {k for k, name in enumerate(TABLES) if admits(SCHEMA, name)}
-
+        self.consumer: asyncio.Task[None] | None = None
+        self.paused_s: float | None = None  # when an operator had paused it
+        self.expired = False  # an operator has made void what it was handed
 
     def say(self, *words: Any) -> None:
         self.run.say(f"client {self.client_id}:", *words)
 
+    def take_terms(self, other: Client) -> None:
+        """Be a copy of another one."""
+        self.filter, self.policy = other.filter, other.policy
+        self.transactions, self.paused_s = other.transactions, other.paused_s
+
     def wants(self, number: int) -> bool:
-        return self.run.tables[number] in self._tables
+        return TABLES[self.run.tables[number]] in NAMES_OF[self.filter]
 
     def missing(self) -> int | None:
         """The next row that it has not taken; None: it has all that there is."""
@@ -77,8 +87,23 @@ class Client:
         """Unsubscribe; what comes of it is seen at the next subscription. A call that failed may
         have been done, or not."""
         self.say("unsubscribes")
-        self.first = None
+        self.first = self.paused_s = None
         await connector.unsubscribe()
+
+    async def stop(self) -> None:
+        """End the program, in the midst of whatever it does; what it has asked for comes to its
+        end, too, as a subscription that comes late would be one."""
+        assert self.consumer is not None
+        self.consumer.cancel()
+        await asyncio.wait({self.consumer})
+        calls = [call for owner in self.run.outside.owners for call in owner.calls]
+        if tasks := {task for client_id, task in calls if client_id == self.client_id}:
+            await asyncio.wait(tasks)
+
+    def moved(self) -> None:
+        """Somebody has moved its cursor: all that comes from there on is new."""
+        self.first, self.next, self.acked = None, 0, -1
+        self.highest, self.taken = (0, 0, 0, 0), {}
 
     def _subscribed(self) -> None:
         """The judge looks where its first row is to come from. After it has left, that is where its
@@ -143,6 +168,10 @@ class Client:
 
     def _take(self, message: Any) -> int:
         """Take a message's rows; the number of the last one."""
+        paused_s, now_s = self.paused_s, self.run.loop.clock.now
+        assert paused_s is None or now_s < paused_s + IN_FLIGHT_S, (
+            f"client {self.client_id} is paused, and gets message {message.id}"
+        )
         timeline = getattr(message.head, "timeline", 0)
         last, new = -1, 0
         for part in message.head.parts:

@@ -25,6 +25,7 @@ from typing import Any
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.ownership import Claim
 from ray_canal.errors import (
+    BatchNotFound,
     CanalError,
     Fenced,
     InstanceRestarted,
@@ -36,6 +37,7 @@ from ray_canal.errors import (
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.position import LogPosition
 from tests.simulation.client import Client
+from tests.simulation.operations import Operator
 from tests.simulation.processes import DESTINATION, Outside, Owner, Transport
 from tests.simulation.runtime import in_place
 from tests.simulation.servers import TABLES, Server
@@ -53,12 +55,13 @@ class Simulation:
     """One destination and everything that happens to it."""
 
     def __init__(self, seed: int, verbose: bool = False) -> None:
+        self.seed = seed
         self.random = random.Random(seed)
         self.verbose = verbose
         self.over = False
         self.tables: list[int] = []  # by row number
         self.commits: list[int] = []  # likewise
-        self._writes = True
+        self.writes = True
         self._ends: list[asyncio.Task[None]] = []
         self._logs_gone = False  # a log was reset, or files of it were purged
         self.is_unseen_reset = False  # files were purged of a log that was reset
@@ -81,34 +84,38 @@ class Simulation:
                 more = {"gtids": gtids, "first_number": number, "now": self._now}
                 servers.append(Server("b", self.random, **more))
             self.outside = Outside(self.loop, self.random, servers)
-            self.config = InstanceConfig.model_validate(
-                {
-                    "destination": DESTINATION,
-                    "source": {
-                        "address": servers[0].address,
-                        "standby": [server.address for server in servers[1:]],
-                        "gtid": gtids and self.random.random() < 0.3,
-                        "start": "earliest",
-                        "reconnect_max_s": 2.0,
-                    },
-                    "store": {
-                        "batch_mode": "MEMSIZE",
-                        "buffer_size": self.random.choice((2, 8, 64)),
-                        "memunit_bytes": 512,
-                        "spill_bytes": self.random.choice((0, 8 << 10, 1 << 20)),
-                        "spill_path": _SPILL,
-                        "transaction_size": self.random.choice((0, 4, 1024)),
-                    },
-                    "chunk_bytes": 4096,
-                    "decoders": 0,
-                    "tsdb": {"enable": False},
-                    "runs": self.random.choice(("always", "while_subscribed")),
-                }
-            )
+            self.settings: dict[str, Any] = {
+                "destination": DESTINATION,
+                "source": {
+                    "address": servers[0].address,
+                    "standby": [server.address for server in servers[1:]],
+                    "gtid": gtids and self.random.random() < 0.3,
+                    "start": "earliest",
+                    "reconnect_max_s": 2.0,
+                },
+                "store": {
+                    "batch_mode": "MEMSIZE",
+                    "buffer_size": self.random.choice((2, 8, 64)),
+                    "memunit_bytes": 512,
+                    "spill_bytes": self.random.choice((0, 8 << 10, 1 << 20)),
+                    "spill_path": _SPILL,
+                    "transaction_size": self.random.choice((0, 4, 1024)),
+                },
+                "chunk_bytes": 4096,
+                "decoders": 0,
+                "tsdb": {"enable": False},
+                "runs": self.random.choice(("always", "while_subscribed")),
+            }
+            self.configure()
             self.clients = [Client(self, client_id) for client_id in range(CLIENTS)]
+            self.operator = Operator(self, self.seed)
             with in_place(self.outside):
                 self.loop.run_until_complete(self._life())
             assert not self.loop.unexpected, self.loop.unexpected[0]
+
+    def configure(self) -> None:
+        """Take the settings; who begins next has them."""
+        self.config = InstanceConfig.model_validate(self.settings)
 
     async def _life(self) -> None:
         self._commit(5)
@@ -117,14 +124,17 @@ class Simulation:
         supervisor = asyncio.create_task(self._supervise())
         writer = asyncio.create_task(self._write())
         faults = asyncio.create_task(self._faults())
-        clients = [asyncio.create_task(self._later(client)) for client in self.clients]
-        everything = [supervisor, writer, faults, *clients]
+        operator = asyncio.create_task(self.operator.live())
+        everything = self._everything = [supervisor, writer, faults, operator]
+        for client in self.clients:
+            self.consume(client)
         try:
             await self._watched(asyncio.sleep(self.random.choice(TIME_S)), everything)
             self._heal()
             faults.cancel()
-            self._writes, self.outside.quiet = False, True
+            self.writes, self.outside.quiet = False, True
             self.say("drain")
+            await self._watched(asyncio.wait({operator}), everything)
             await self._watched(self._drained(), everything)
         finally:
             self.over = True
@@ -137,7 +147,8 @@ class Simulation:
         """Until the work is done; what another one raised meanwhile."""
         task = asyncio.ensure_future(work)
         while not task.done():
-            await asyncio.wait({task, *others}, return_when=asyncio.FIRST_COMPLETED)
+            # A while: others may have come.
+            await asyncio.wait({task, *others}, timeout=5.0, return_when=asyncio.FIRST_COMPLETED)
             for other in list(others):
                 if other.done():
                     others.remove(other)
@@ -145,6 +156,11 @@ class Simulation:
                         task.cancel()
                         other.result()
         await task
+
+    def consume(self, client: Client) -> None:
+        """Begin a client's life, or go on with it."""
+        client.consumer = asyncio.create_task(self._later(client))
+        self._everything.append(client.consumer)
 
     async def _later(self, client: Client) -> None:
         await asyncio.sleep(self.random.choice((0.0, 0.2, 2.0)))
@@ -207,6 +223,8 @@ class Simulation:
             return True
         if isinstance(error, Fenced) and self._taken_over:
             return False
+        if isinstance(error, BatchNotFound) and client.expired:
+            return False
         assert error.retryable or isinstance(error, InstanceRestarted) or self._lagging, (
             f"client {client.client_id}: {type(error).__name__}: {error}"
         )
@@ -246,7 +264,7 @@ class Simulation:
                 server.rotate()
 
     async def _write(self) -> None:
-        while self._writes:
+        while self.writes:
             if self._master.alive:
                 self._commit(self.random.choice((1, 1, 1, 5)))
                 if self.random.random() < 0.5:

@@ -175,6 +175,7 @@ class Owner:
         self.alive = True
         self.tasks: list[asyncio.Task[Any]] = []
         self.replies: list[Reply] = []
+        self.calls: list[tuple[int, asyncio.Task[None]]] = []  # with the client's id
         outside.owners.append(self)
         token = OWNER.set(self)
         try:
@@ -216,6 +217,9 @@ class Owner:
         finally:
             OWNER.reset(token)
         task.add_done_callback(lambda done: self._ended(done, reply))
+        client_id = getattr(arguments[0], "client_id", None) if arguments else None
+        if client_id is not None:
+            self.calls.append((client_id, task))
         return reply
 
     def _ended(self, task: asyncio.Task[Any], reply: Reply) -> None:

@@ -16,10 +16,11 @@ import ray
 from ray_canal.config import InstanceConfig
 from ray_canal.destination.ports import Upstream
 from ray_canal.destination.pump import FusedUpstream
-from ray_canal.errors import InstanceNotFound
+from ray_canal.errors import ConnectionLost, InstanceNotFound
 from tests.local_runtime import LocalRuntime
 from tests.simulation.disk import SimulatedSpill
 from tests.simulation.processes import OWNER, Handle, Outside, OwnersBackend, SimulatedThread
+from tests.simulation.servers import SearchedLog
 from tests.simulation.upstream import SimulatedFetcher
 
 
@@ -50,7 +51,16 @@ def in_place(outside: Outside) -> Iterator[None]:
             raise InstanceNotFound(f"no destination {destination!r} is running")
         return Handle(outside.owner)
 
+    @contextmanager
+    def log_of(config: InstanceConfig) -> Iterator[SearchedLog]:
+        servers = [outside.server(address) for address in config.source.addresses]
+        alive = [server for server in servers if server.alive]
+        if not alive:
+            raise ConnectionLost("no server answers")
+        yield SearchedLog(alive[0])
+
     replaced = {
+        "ray_canal.source.start.lookup.log_of": log_of,
         "ray_canal.destination.ownership.open_backend": open_backend,
         "ray_canal.destination.ownership.BackendThread": SimulatedThread,
         "ray_canal.destination.records.schema_records.BackendThread": SimulatedThread,

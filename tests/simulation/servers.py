@@ -191,6 +191,11 @@ class Server:
     def executed_text(self) -> str:
         return str(self.executed) if self.gtids else ""
 
+    def now_us(self) -> int:
+        """Its clock, behind all commits."""
+        newest = self.transactions[-1].commit_us if self.transactions else 0
+        return max(newest, round((EPOCH_S + self._now()) * 1_000_000))
+
     @property
     def end(self) -> EntryPosition:
         file = self.files[-1]
@@ -254,6 +259,9 @@ class SearchedLog:
 
     def known_gtids(self) -> str:
         return self._server.executed_text()
+
+    def now_us(self) -> int:
+        return self._server.now_us()
 
     def takes_gtid_sets(self) -> bool:
         return True

@@ -1,0 +1,161 @@
+"""An operator of a simulated destination, who pauses, moves, renames and copies subscribers, and
+applies other settings, while everything else goes wrong.
+
+What an operator has done counts: a paused subscriber gets nothing, one that was moved gets what
+comes from its new place on, and one with another name goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import random
+from typing import TYPE_CHECKING, Any
+
+from ray.exceptions import ActorDiedError, ActorUnavailableError
+
+from ray_canal.errors import CanalError, Fenced, InstanceRestarted
+from tests.simulation.client import Client
+from tests.simulation.processes import DESTINATION, OWNER, Owner
+
+if TYPE_CHECKING:
+    from tests.simulation.life import Simulation
+
+_CLIENTS_MAX = 5
+
+
+class Operator:
+    """What people do to a destination in half of its lives; the other ones are as without it."""
+
+    def __init__(self, run: Simulation, seed: int) -> None:
+        self.run = run
+        self.random = random.Random(f"operator {seed}")
+        self._acts = self.random.random() < 0.5
+        self._next_id = 100
+
+    async def live(self) -> None:
+        """Act until nobody writes any more, and end what has begun."""
+        acts = (
+            self.pause, self.pause, self.resume, self.resume, self.expire, self.seek, self.seek,
+            self.rename, self.copy, self.apply,
+        )  # fmt: skip
+        while self._acts and self.run.writes:
+            await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
+            await self.random.choice(acts)(self.random.choice(self.run.clients))
+        for client in self.run.clients:
+            if client.paused_s is not None:
+                await self.resume(client)
+
+    async def pause(self, client: Client) -> None:
+        if await self._operate(client, "pause") and client.client_id in self._records():
+            client.paused_s = self.run.loop.clock.now
+
+    async def resume(self, client: Client) -> None:
+        client.paused_s = None
+        await self._operate(client, "resume")
+
+    async def expire(self, client: Client) -> None:
+        client.expired = True
+        await self._operate(client, "expire")
+
+    async def seek(self, client: Client) -> None:
+        """Its program is stopped meanwhile, as it has to forget what it took."""
+        await client.stop()
+        await self._operate(client, "seek", self._place())
+        client.moved()
+        self.run.consume(client)
+
+    async def rename(self, client: Client) -> None:
+        """Where that fails midway, there may be both: one is removed."""
+        await client.stop()
+        old_id, new_id = client.client_id, self._new_id()
+        await self._operate(client, "rename", new_id)
+        if new_id in self._records():
+            while old_id in self._records():
+                await self._operate(client, "remove")
+            client.client_id = new_id
+        self.run.consume(client)
+
+    async def copy(self, client: Client) -> None:
+        if len(self.run.clients) >= _CLIENTS_MAX:
+            return
+        new_id = self._new_id()
+        await self._operate(client, "copy", new_id)
+        if new_id in self._records():
+            made = Client(self.run, new_id)
+            made.take_terms(client)
+            self.run.clients.append(made)
+            self.run.consume(made)
+
+    async def apply(self, _: Client) -> None:
+        """Other settings: the destination ends, and begins again with them."""
+        owner = self.run.outside.owner
+        assert owner is not None
+        store = self.run.settings["store"]
+        store["buffer_size"] = self.random.choice((2, 8, 64))
+        store["spill_bytes"] = self.random.choice((0, 8 << 10, 1 << 20))
+        store["transaction_size"] = self.random.choice((0, 4, 1024))
+        self.run.settings["runs"] = self.random.choice(("always", "while_subscribed"))
+        self.run.configure()
+        self.run.say("operator: apply", store)
+        token = OWNER.set(owner)
+        try:
+            ending = asyncio.create_task(owner.destination.stop(for_good=False))
+        finally:
+            OWNER.reset(token)
+        await asyncio.wait({ending}, timeout=30.0)
+        await owner.kill()  # the supervisor begins the next one
+
+    def _new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id
+
+    def _records(self) -> Any:
+        return self.run.outside.records.backend.load(DESTINATION)
+
+    def _place(self) -> str:
+        server = self.run.outside.servers[0]
+        kind = self.random.choice(("head", "tail", "earliest", "offset", "time", "gtids"))
+        file = self.random.choice(server.files)
+        if kind == "gtids" and server.gtids and file.before:
+            return file.before
+        if kind == "time" and server.transactions:
+            commit_us = self.random.choice(server.transactions).commit_us
+            return dt.datetime.fromtimestamp(commit_us // 1_000_000, dt.timezone.utc).isoformat()
+        if kind == "offset" and file.entries:
+            return f"{file.name}:{self.random.choice(file.entries).position}"
+        return kind if kind in ("head", "tail") else "earliest"
+
+    async def _operate(self, client: Client, action: str, argument: Any = None) -> bool:
+        """Do it until an answer says that it is done, or cannot be; return whether it is done.
+        Nothing of it goes on after that."""
+        say = self.run.say
+        tasks: set[asyncio.Task[None]] = set()
+        found = None
+        while found is None:
+            found = await self._answer(client, action, argument, tasks)
+            if found is None:
+                await asyncio.sleep(self.random.choice((0.1, 1.0)))
+        if tasks:
+            await asyncio.wait(tasks)
+        say(f"operator: client {client.client_id}:", action, argument, "" if found else "refused")
+        return found
+
+    async def _answer(
+        self, client: Client, action: str, argument: Any, tasks: set[asyncio.Task[None]]
+    ) -> bool | None:
+        owner: Owner | None = self.run.outside.owner
+        if owner is None or not owner.alive:
+            return None
+        reply = owner.call("operate", (client.client_id, action, argument))
+        assert reply.task is not None
+        tasks.add(reply.task)
+        try:
+            await reply
+        except (ActorDiedError, ActorUnavailableError):
+            return None
+        except CanalError as error:
+            self.run.say(f"operator: {action}: {type(error).__name__}: {error}")
+            again = error.retryable or isinstance(error, Fenced | InstanceRestarted)
+            return None if again else False
+        return True
