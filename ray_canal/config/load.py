@@ -62,6 +62,8 @@ def _resolve_paths(tree: Any, section: type[BaseModel], base: Path) -> None:
 
 def _resolved(value: Any, kind: Any, marks: Iterable[Any], base: Path) -> Any:
     if isinstance(value, str):
+        if "://" in value:  # an object store's, or a catalog's
+            return value
         scheme, _, path = value.partition(":")
         if value and any(isinstance(mark, IsPath) for mark in marks):
             return str(base / value)
@@ -75,6 +77,10 @@ def _resolved(value: Any, kind: Any, marks: Iterable[Any], base: Path) -> Any:
                 _resolve_paths(part, each, base)
         elif isinstance(value, list) and hasattr(each, "__metadata__"):
             value = [_resolved(part, each, each.__metadata__, base) for part in value]
+        elif isinstance(value, dict) and hasattr(each, "__metadata__"):
+            value = {
+                name: _resolved(part, each, each.__metadata__, base) for name, part in value.items()
+            }
     return value
 
 

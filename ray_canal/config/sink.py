@@ -101,7 +101,7 @@ class LakeConfig(TablePolicy):
     the object store, or of the catalog. `writers`: how many write the files of one table's commit
     at once."""
 
-    path: str = ""
+    path: FilePath = ""
     mode: Literal["upsert", "append"] = "upsert"
     options: dict[str, SecretText] = Field(default={})
     threads: int = Field(default=4, ge=1)

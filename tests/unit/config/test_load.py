@@ -70,6 +70,27 @@ source = { files = ["a.1", "/b.2"], password = "env:FILE" }
     assert (other.source.password, orders.source.tls.cert) == ("env:FILE", "")
 
 
+def test_paths_and_secret_files_of_sinks_are_taken_from_the_files_folder(tmp_path: Path) -> None:
+    """A lake's folder, and secrets among options whose names are not ours; addresses stay."""
+    options = {
+        "delta": 'lake = { path = "lake #1", options = { KEY = "file:key", REGION = "env:R" } }',
+        "iceberg": 'lake.options = { type = "sql", warehouse = "file:///wh" }',
+        "kafka": 'kafka.properties = { "bootstrap.servers" = "k:9092", key = "file:sasl" }',
+    }
+    text = MINIMAL + "".join(
+        f'\n[[sink]]\nname = "{kind}"\ndestination = "orders"\ntype = "{kind}"\n'
+        f"client_id = {number}\n{line}\n"
+        for number, (kind, line) in enumerate(options.items(), 1)
+    )
+    delta, iceberg, kafka = config.load(write(tmp_path, text)).sink
+    assert delta.lake.path == f"{tmp_path}/lake #1"
+    assert delta.lake.options == {"KEY": f"file:{tmp_path}/key", "REGION": "env:R"}
+    assert iceberg.lake.options["warehouse"] == "file:///wh"
+    assert kafka.kafka.properties["key"] == f"file:{tmp_path}/sasl"
+    on_s3 = text.replace("lake #1", "s3://lake/mysql")
+    assert config.load(write(tmp_path, on_s3)).sink[0].lake.path == "s3://lake/mysql"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
