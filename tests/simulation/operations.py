@@ -68,10 +68,10 @@ class Operator:
     async def rename(self, client: Client) -> None:
         """Where that fails midway, there may be both: one is removed."""
         await client.stop()
-        old_id, new_id = client.client_id, self._new_id()
+        new_id = self._new_id()
         await self._operate(client, "rename", new_id)
         if new_id in self._records():
-            while old_id in self._records():
+            while await self._operate(client, "show"):  # it may be known though its record is gone
                 await self._operate(client, "remove")
             client.client_id = new_id
         self.run.consume(client)
