@@ -27,6 +27,13 @@ LookingOn = Annotated[
 ]
 Tables = Annotated[str, typer.Option("--filter", help="Canal regex list over schema.table.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
+Offline = Annotated[
+    bool,
+    typer.Option(
+        "--offline",
+        help="With --config: the destination runs nowhere, though its cluster cannot be asked.",
+    ),
+]
 OptionalConfig = Annotated[
     Path | None, typer.Option("--config", help="The deployment's TOML file.")
 ]

@@ -15,6 +15,7 @@ from ray_canal.cli.options import (
     AsJson,
     Destination,
     Namespace,
+    Offline,
     OptionalConfig,
 )
 from ray_canal.model.position import utc_text
@@ -52,6 +53,7 @@ def subscriber(
         ),
     ] = None,
     config: OptionalConfig = None,
+    offline: Offline = False,
     as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
@@ -64,7 +66,9 @@ def subscriber(
         raise typer.BadParameter(f"{action.value} takes {wanted or 'no argument'}")
     import ray_canal as canal
 
-    one = canal.subscriber(destination, client_id, config=config, namespace=namespace)
+    one = canal.subscriber(
+        destination, client_id, config=config, namespace=namespace, offline=offline
+    )
     value: Any = argument
     if wanted == "NEW_CLIENT_ID":
         try:

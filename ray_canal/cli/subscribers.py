@@ -14,6 +14,7 @@ from ray_canal.cli.options import (
     ClientId,
     Destination,
     Namespace,
+    Offline,
     OptionalConfig,
 )
 
@@ -47,6 +48,7 @@ def unsubscribe(
     destination: Destination,
     client_id: Annotated[int, typer.Argument(help="As `ray-canal subscribers` shows it.")],
     config: OptionalConfig = None,
+    offline: Offline = False,
     as_json: AsJson = False,
     namespace: Namespace = NAMESPACE,
 ) -> None:
@@ -56,7 +58,9 @@ def unsubscribe(
     import ray_canal as canal
 
     with down_by(config):
-        canal.unsubscribe(destination, client_id, config=config, namespace=namespace)
+        canal.unsubscribe(
+            destination, client_id, config=config, namespace=namespace, offline=offline
+        )
     line = f"{destination}: client {client_id} is no subscriber any more"
     answer({"removed": client_id}, line, as_json=as_json)
 

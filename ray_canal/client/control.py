@@ -23,27 +23,35 @@ def subscriber(
     *,
     config: Config | None = None,
     namespace: str = registry.NAMESPACE,
+    offline: bool = False,
 ) -> SubscriberControl:
     """Return a handle to a known subscriber, for whoever operates the destination.
 
-    It works while the destination starts or has failed; with `config` also while it does not run.
+    It works while the destination starts or has failed; with `config` also while it does not run;
+    `offline` says that it does not where its cluster cannot be asked.
     Each call is durable when it returns, and raises NotSubscribed: there is no such subscriber;
     InstanceNotFound, ConfigError, MetaUnavailable.
     """
     refuse_client_id(client_id)
-    return SubscriberControl(destination, client_id, config, namespace)
+    return SubscriberControl(destination, client_id, config, namespace, offline)
 
 
 class SubscriberControl:
     """One subscriber, for its operator. Calls return its record, as `subscribers` shows it."""
 
     def __init__(
-        self, destination: str, client_id: int, config: Config | None, namespace: str
+        self,
+        destination: str,
+        client_id: int,
+        config: Config | None,
+        namespace: str,
+        offline: bool,
     ) -> None:
         self._destination = destination
         self._client_id = client_id
         self._config: CanalConfig | None = None if config is None else load(config)
         self._namespace = namespace
+        self._offline = offline
 
     def show(self) -> SubscriberReport:
         """Return the subscriber's record."""
@@ -103,7 +111,8 @@ class SubscriberControl:
     def _call(self, action: str, argument: Argument = None) -> SubscriberReport | None:
         refuse_action(action, argument)
         name, client_id, config = self._destination, self._client_id, self._config
-        if config is not None and not is_running(name, config):
+        offline = self._offline or action == "show"
+        if config is not None and not is_running(name, config, offline=offline):
             return operate_kept(config, name, client_id, action, argument)
         namespace = namespace_of(config, self._namespace)
         operate = DestinationApi.operate

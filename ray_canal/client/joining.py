@@ -46,6 +46,10 @@ _ANY_KEY = "ray_canal:head"
 _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
 
 
+class NoClusterHere(ConfigError):
+    """No cluster was named, and none runs on this machine."""
+
+
 class _NotListening(ConnectionError):
     """A cluster was here, and has gone; Ray itself would wait for it for minutes."""
 
@@ -73,10 +77,11 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
     """Join Ray if this process has not: the given address, a running cluster, or a new local one.
     Again, if the cluster that was joined here has died.
 
-    Raises ConfigError when there is no cluster to join and `local` does not allow to start one, or
-    when it asks for a token that this process does not have; InstanceNotRunning when none stands at
-    the given address within ten seconds; at one that was joined before, within a minute; or when
-    its head is there and does not answer (HEAD_S; ten seconds for who has not joined).
+    Raises NoClusterHere when there is no cluster to join and `local` does not allow to start one;
+    ConfigError when it asks for a token that this process does not have; InstanceNotRunning when
+    none stands at the given address within ten seconds; at one that was joined before, within a
+    minute; or when its head is there and does not answer (HEAD_S; ten seconds for who has not
+    joined).
     """
     if ray.is_initialized():
         keep_joined()
@@ -97,7 +102,7 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
         _refuse_without_token(error)
         if not local:
             gone = f" ({error})" if isinstance(error, _NotListening) else ""
-            raise ConfigError(
+            raise NoClusterHere(
                 f"no Ray cluster is running here{gone}; start one with `ray start --head`, or name "
                 "one by ray.address in the configuration or by RAY_ADDRESS"
             ) from None

@@ -7,7 +7,8 @@ from typing import Any
 
 from ray_canal.actors import registry
 from ray_canal.client.api import call_once
-from ray_canal.client.joining import connect_ray
+from ray_canal.client.joining import NoClusterHere, connect_ray
+from ray_canal.client.succession import standing
 from ray_canal.config import CanalConfig, load
 from ray_canal.destination.api import ClientRequest, DestinationApi
 from ray_canal.errors import ConfigError, InstanceNotRunning, NotSubscribed
@@ -50,14 +51,16 @@ def unsubscribe(
     *,
     config: Config | None = None,
     namespace: str = registry.NAMESPACE,
+    offline: bool = False,
 ) -> None:
     """Remove a subscriber and its cursor, whoever has it: the log no longer waits for it.
 
-    Also in a destination that starts or has failed. With `config`, in one that does not run, too.
-    Raises NotSubscribed: there is no such subscriber; InstanceNotFound; ConfigError.
+    Also in a destination that starts or has failed. With `config`, in one that does not run, too;
+    `offline` says that it does not where its cluster cannot be asked. Raises NotSubscribed: there
+    is no such subscriber; InstanceNotFound; ConfigError.
     """
     canal = None if config is None else load(config)
-    if canal is None or destination in _running(canal, namespace):
+    if canal is None or is_running(destination, canal, offline=offline):
         done = call_once(
             destination,
             namespace_of(canal, namespace),
@@ -72,9 +75,33 @@ def unsubscribe(
         ).at(destination=destination)
 
 
-def is_running(destination: str, config: CanalConfig) -> bool:
-    """Return whether the destination runs in the cluster of its configuration."""
-    return destination in _running(config, config.ray.namespace)
+def is_running(destination: str, config: CanalConfig, *, offline: bool) -> bool:
+    """Return whether a destination that is to be changed runs in the cluster of its configuration.
+    `offline`: it does not where nobody can tell. Raises ConfigError: nobody can."""
+    why = ""
+    try:
+        connect_ray(config, local=False)
+        if destination in registry.with_process(config.ray.namespace):
+            return True
+        why = _active_elsewhere(config)
+    except (ConfigError, InstanceNotRunning) as error:
+        of_here = not (config.meta.is_server or config.meta.shared)
+        why = "" if of_here and isinstance(error, NoClusterHere) else str(error)
+    if why and not offline:
+        raise ConfigError(
+            f"whether the destination runs cannot be told: {why}. One that runs would not see the "
+            "change, and write over it. If it runs nowhere, say so by --offline (offline=True)"
+        ).at(destination=destination)
+    return False
+
+
+def _active_elsewhere(config: CanalConfig) -> str:
+    """Return why a destination that does not run here may run at another head; empty: it does not.
+    """
+    state = standing(namespace=config.ray.namespace) if config.ray.standby else {"active": True}
+    if state is None:
+        return "this head takes no part in its deployment (ray.standby)"
+    return "" if state["active"] else f"this head waits as a standby, and {state['head']} is active"
 
 
 def namespace_of(canal: CanalConfig | None, namespace: str) -> str:

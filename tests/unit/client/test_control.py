@@ -16,7 +16,7 @@ from tests.unit.meta.test_subscribers import filled
 
 @pytest.fixture(autouse=True)
 def _nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "is_running", lambda *_: False)
+    monkeypatch.setattr(control, "is_running", lambda *_, **__: False)
 
 
 def test_a_kept_subscriber_is_operated_on_durably(tmp_path: Path) -> None:

@@ -9,13 +9,15 @@ import pytest
 from ray_canal.actors.placement_table import PlacementRecord, PlacementTable
 from ray_canal.client import api
 from ray_canal.client import subscribers as operator
-from ray_canal.errors import ConfigError, InstanceNotFound, NotSubscribed
+from ray_canal.client.control import subscriber
+from ray_canal.client.joining import NoClusterHere
+from ray_canal.errors import ConfigError, InstanceNotFound, InstanceNotRunning, NotSubscribed
 from tests.unit.actors.small_cluster import SmallCluster
 from tests.unit.meta.test_subscribers import filled
 
 
 def no_cluster(*_: object, **__: object) -> None:
-    raise ConfigError("there is no cluster")
+    raise NoClusterHere("there is no cluster")
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +53,43 @@ def test_of_one_that_waits_for_a_node_its_file_tells(
     assert [one["client_id"] for one in found["orders"]] == [7, 8]
     with pytest.raises(InstanceNotFound, match="has no process now"):
         operator.subscribers("orders")
+
+
+def test_what_may_run_is_changed_only_if_somebody_says_that_it_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that runs would write over the change, and the operator would believe it done."""
+
+    def silent(*_: object, **__: object) -> None:
+        raise InstanceNotRunning("no Ray cluster stood at '10.0.0.1:6379' within 10 s")
+
+    monkeypatch.setattr(operator, "connect_ray", silent)
+    config = filled(tmp_path)
+    assert [one["client_id"] for one in operator.subscribers(config=config)["orders"]] == [7, 8]
+    with pytest.raises(ConfigError, match=r"cannot be told: no Ray cluster stood .* --offline"):
+        operator.unsubscribe("orders", 7, config=config)
+    handle = subscriber("orders", 7, config=config)
+    assert handle.show()["client_id"] == 7
+    with pytest.raises(ConfigError, match="cannot be told"):
+        handle.pause()
+    assert subscriber("orders", 7, config=config, offline=True).pause()["paused_at"]
+    operator.unsubscribe("orders", 7, config=config, offline=True)
+    assert [one["client_id"] for one in operator.subscribers(config=config)["orders"]] == [8]
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [(None, "takes no part"), ({"active": False, "head": "b"}, "and b is active")],
+)
+def test_of_several_heads_another_one_may_run_it(
+    state: dict[str, object] | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SmallCluster(monkeypatch)
+    monkeypatch.setattr(operator, "connect_ray", lambda *_, **__: None)
+    monkeypatch.setattr(operator, "standing", lambda **_: state)
+    config = filled(tmp_path)
+    heads = config.model_copy(update={"ray": config.ray.model_copy(update={"standby": True})})
+    with pytest.raises(ConfigError, match=why):
+        operator.unsubscribe("orders", 7, config=heads)
+    monkeypatch.setattr(operator, "standing", lambda **_: {"active": True, "head": "a"})
+    operator.unsubscribe("orders", 7, config=heads)
