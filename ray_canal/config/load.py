@@ -11,7 +11,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from ray_canal.config.deployment import CanalConfig, InstanceConfig
-from ray_canal.config.section import IsPath, IsSecret, explained
+from ray_canal.config.section import IsPath, IsSecret, explained, sections_in
 from ray_canal.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -71,11 +71,11 @@ def _resolved(value: Any, kind: Any, marks: Iterable[Any], base: Path) -> Any:
             return f"file:{base / path}"
         return value
     parts = value if isinstance(value, list) else [value]
-    for each in (kind, *get_args(kind)):
-        if isinstance(each, type) and issubclass(each, BaseModel):
-            for part in parts:
-                _resolve_paths(part, each, base)
-        elif isinstance(value, list) and hasattr(each, "__metadata__"):
+    for section in sections_in(kind):
+        for part in parts:
+            _resolve_paths(part, section, base)
+    for each in get_args(kind):
+        if isinstance(value, list) and hasattr(each, "__metadata__"):
             value = [_resolved(part, each, each.__metadata__, base) for part in value]
         elif isinstance(value, dict) and hasattr(each, "__metadata__"):
             value = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
@@ -122,7 +122,17 @@ def _all_keys(section: type[BaseModel]) -> list[str]:
     keys: list[str] = []
     for name, info in section.model_fields.items():
         keys.append(name)
-        for candidate in (info.annotation, *getattr(info.annotation, "__args__", ())):
-            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-                keys.extend(_all_keys(candidate))
+        for part in sections_in(info.annotation):
+            keys.extend(_all_keys(part))
     return keys
+
+
+def sections_in(kind: Any) -> list[type[BaseModel]]:
+    """Return the sections that a key's type names: itself, or what it is a tuple or option of.
+
+    In Python 3.10 `tuple[int]` is a type, too; pydantic's issubclass refused it before 2.11."""
+    return [
+        each
+        for each in (kind, *get_args(kind))
+        if get_origin(each) is None and isinstance(each, type) and issubclass(each, BaseModel)
+    ]

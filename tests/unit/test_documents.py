@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from ray_canal.config import CanalConfig, SourceConfig, load
+from ray_canal.config.section import sections_in
 from ray_canal.kernels.base.event_types import NAMES
 from ray_canal.types import spatial
 from ray_canal.types.registry import WORDS
@@ -50,7 +51,7 @@ def _in_step(section: type[BaseModel], tree: dict[str, Any], where: str) -> Iter
         yield f"{where}{key}: the page has it, the program does not"
     for key, info in section.model_fields.items():
         place = f"{where}{key}"
-        inner = _section_in(info.annotation)
+        inner = next(iter(sections_in(info.annotation)), None)
         if place == "sink.transactions":  # TOML has no null
             continue
         if key not in tree:
@@ -62,13 +63,6 @@ def _in_step(section: type[BaseModel], tree: dict[str, Any], where: str) -> Iter
             value = tuple(tree[key]) if isinstance(tree[key], list) else tree[key]
             if value != info.default or type(value) is not type(info.default):
                 yield f"{place}: the page has {value!r}, the default is {info.default!r}"
-
-
-def _section_in(annotation: Any) -> type[BaseModel] | None:
-    for candidate in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
 
 
 def test_docs_canal_toml_has_every_key_with_its_default() -> None:

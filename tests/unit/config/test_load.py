@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ray_canal import config
+from ray_canal.config.section import TlsConfig, sections_in
 from ray_canal.errors import ConfigError
 from tests.unit.config.minimal import MINIMAL, write
 
@@ -89,6 +90,12 @@ def test_paths_and_secret_files_of_sinks_are_taken_from_the_files_folder(tmp_pat
     assert kafka.kafka.properties["key"] == f"file:{tmp_path}/sasl"
     on_s3 = text.replace("lake #1", "s3://lake/mysql")
     assert config.load(write(tmp_path, on_s3)).sink[0].lake.path == "s3://lake/mysql"
+
+
+def test_a_keys_type_names_sections() -> None:
+    assert sections_in(tuple[TlsConfig, ...]) == sections_in(TlsConfig | None) == [TlsConfig]
+    assert sections_in(TlsConfig) == [TlsConfig]
+    assert sections_in(dict[str, str]) == []
 
 
 @pytest.mark.parametrize(

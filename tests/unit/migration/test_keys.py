@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from ray_canal.config import CanalConfig
+from ray_canal.config.section import sections_in
 from ray_canal.migration.keys import KEYS, Verdict, document, find, is_harmless
 
 ROOT = Path(__file__).parents[3]
@@ -20,9 +21,8 @@ def _leads_to(target: str) -> bool:
         info = section.model_fields.get(name)
         if info is None:
             return False
-        for candidate in (info.annotation, *getattr(info.annotation, "__args__", ())):
-            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-                section = candidate
+        for part in sections_in(info.annotation):
+            section = part
     return True
 
 
