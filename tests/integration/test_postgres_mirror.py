@@ -256,6 +256,25 @@ def test_a_replaced_runner_changes_no_table_and_no_row(shop: Shop) -> None:
         assert shop.rows("t") == [(1, 1)]
 
 
+def test_another_session_for_a_transaction_ends_it(shop: Shop) -> None:
+    """A pooler may give one: settings and temporary tables are another client's there."""
+    config = MirrorConfig(
+        address=shop.postgres.address, username="postgres", cursor_database=shop.cursors
+    )
+    with contextlib.closing(PostgresDatabase(config)) as database:
+        database.connect()
+        epoch, _ = database.take_over("s")
+        assert database.begin("s") == epoch
+        database.rollback()
+        first = database._connection
+        assert first is not None
+        with first, shop.postgres.connect() as other:
+            database._connection = other
+            with pytest.raises(SinkError, match="pool_mode") as caught:
+                database.begin("s")
+        assert caught.value.kind == "fatal"
+
+
 def test_values_of_other_unique_keys_may_be_swapped(shop: Shop) -> None:
     shop.postgres.execute(
         f"CREATE SCHEMA {shop.copy}",

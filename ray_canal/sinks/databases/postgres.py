@@ -17,6 +17,7 @@ from ray_canal.config import MirrorConfig, secret
 from ray_canal.config.section import host_port_of
 from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.port import TransactionalDatabase, close_quietly
+from ray_canal.sinks.databases.postgres_errors import refused, translated
 from ray_canal.sinks.databases.postgres_text import copy_text, literal, postgres_type
 from ray_canal.sinks.port import Kind, SinkError
 from ray_canal.sinks.schema_follower import TableName, TargetTable
@@ -27,25 +28,11 @@ _SSL_MODES = {
 }  # fmt: skip
 _NAME_BYTES_MAX = 63
 _ANALYZE_ROWS = 1000
-_REFUSED = ("authentication failed", "does not exist", "no pg_hba.conf entry", "permission denied")
 _CONVERTED = {
     ("bytea", "text"): "convert_from({}, 'UTF8')",
     ("text", "bytea"): "convert_to({}, 'UTF8')",
 }
 """Conversions that a cast does otherwise: it gives the digits of bytes, and reads text as such."""
-_RETRY_CLASSES = ("08", "40", "53", "57", "58")
-"""Connections, rolled back transactions, resources, shutdowns, the system."""
-_RETRY = {"25006", "25P03", "55006", "55P03"}  # read-only, ended while it slept, in use, locked
-_POISON_CLASSES = ("22", "23", "44", "54", "P0")
-"""Values, constraints, checks of a view, limits, exceptions of a trigger."""
-_SCHEMA_CLASSES = ("42", "0A", "2B", "21", "55")
-_FATAL = {"42501"}  # a right is missing
-_ADVICE = {
-    "57014": "if the server needs longer for it, raise mirror.timeout_s",
-    "21000": "keys that differ at the source are one in the target: give its key the source's types"
-    " and lengths, and a collation that is deterministic",
-    "42939": "leave the database out of `tables`, or set mirror.database",
-}
 
 
 class PostgresDatabase(TransactionalDatabase):
@@ -58,6 +45,7 @@ class PostgresDatabase(TransactionalDatabase):
         self._staging: dict[tuple[TableName, tuple[str, ...]], str] = {}
         self._filled: set[str] = set()
         self._staged = 0
+        self._session = 0  # of the server, which a pooler may change
         self._delete_first: dict[TableName, bool] = {}
 
     def connect(self) -> None:
@@ -77,20 +65,20 @@ class PostgresDatabase(TransactionalDatabase):
         try:
             connection = psycopg.connect(autocommit=True, **given)
         except psycopg.OperationalError as error:
-            text = f"target: {str(error).strip()}"
-            kind: Kind = "fatal" if any(each in text for each in _REFUSED) else "retry"
-            raise SinkError(text, kind) from None
+            raise refused(error) from None
         connection.prepare_threshold = None  # a statement's plan does not outlive its table
         self._connection = connection
         timeout_ms = round(1000 * config.timeout_s)
-        for name, value in (
-            ("timezone", "UTC"), ("statement_timeout", timeout_ms), ("lock_timeout", timeout_ms),
-            ("idle_in_transaction_session_timeout", timeout_ms), ("client_min_messages", "warning"),
-            ("row_security", "off"),  # rows that a policy hides would stay: an error says so
-        ):  # fmt: skip
-            self._run("SELECT set_config(%s, %s, false)", name, str(value))
+        settings = {
+            "timezone": "UTC", "statement_timeout": timeout_ms, "lock_timeout": timeout_ms,
+            "idle_in_transaction_session_timeout": timeout_ms, "client_min_messages": "warning",
+            "row_security": "off",  # rows that a policy hides would stay: an error says so
+        }  # fmt: skip
         if self._run("SHOW synchronous_commit")[0][0] == "off":
-            self._run("SET synchronous_commit = on")  # what is acknowledged must be there
+            settings["synchronous_commit"] = "on"  # what is acknowledged must be there
+        values = [str(part) for pair in settings.items() for part in pair]
+        calls = "set_config(%s, %s, false), " * len(settings)
+        self._session = self._run(f"SELECT {calls}pg_backend_pid()", *values)[0][-1]
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -128,7 +116,14 @@ class PostgresDatabase(TransactionalDatabase):
 
     def begin(self, sink: str) -> int:
         self._run("BEGIN")
-        rows = self._run(f"SELECT epoch FROM {self._cursors} WHERE sink = %s FOR UPDATE", sink)
+        columns = "epoch, pg_backend_pid()"
+        rows = self._run(f"SELECT {columns} FROM {self._cursors} WHERE sink = %s FOR UPDATE", sink)
+        if rows and rows[0][1] != self._session:
+            raise SinkError(
+                f"the target {self._config.address} gives a connection another session of the"
+                " server for each transaction, without its settings and temporary tables: let the"
+                ' pooler have pool_mode = "session" for this user, or go to the server itself'
+            )
         return int(rows[0][0]) if rows else -1
 
     def commit(self, sink: str, place: str) -> None:
@@ -365,7 +360,7 @@ class PostgresDatabase(TransactionalDatabase):
             with connection.cursor() as cursor, cursor.copy(f"COPY {staged} FROM STDIN") as copy:
                 copy.write(text)
         except psycopg.Error as error:
-            raise _translated(error, f"COPY for {name}") from None
+            raise translated(error, f"COPY for {name}") from None
         return staged
 
     def _stage_to_join(self, name: TableName, rows: pa.Table) -> str:
@@ -391,22 +386,7 @@ class PostgresDatabase(TransactionalDatabase):
             cursor = connection.execute(sql.encode(), values or None)
             return list(cursor.fetchall()) if cursor.description else []
         except psycopg.Error as error:
-            raise _translated(error, sql) from None
-
-
-def _translated(error: psycopg.Error, sql: str) -> SinkError:
-    state = error.sqlstate or ""
-    kind: Kind = "fatal"
-    if not state or state in _RETRY or state[:2] in _RETRY_CLASSES:
-        kind = "retry"
-    elif state in _FATAL:
-        kind = "fatal"
-    elif state[:2] in _POISON_CLASSES:
-        kind = "poison"
-    elif state[:2] in _SCHEMA_CLASSES:
-        kind = "schema"
-    advice = f"; {_ADVICE[state]}" if state in _ADVICE else ""
-    return SinkError(f"target: {str(error).strip()} ({state}), at {sql[:120]}{advice}", kind)
+            raise translated(error, sql) from None
 
 
 def _quoted(name: str) -> str:
