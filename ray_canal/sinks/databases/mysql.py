@@ -23,7 +23,13 @@ from ray_canal.config import MirrorConfig, SourceConfig
 from ray_canal.errors import CanalError
 from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.mysql_errors import of_changed_table, translated
-from ray_canal.sinks.databases.mysql_literals import comparable, known_values, literal, tuples
+from ray_canal.sinks.databases.mysql_literals import (
+    comparable,
+    has_values,
+    known_values,
+    literal,
+    tuples,
+)
 from ray_canal.sinks.databases.mysql_rights import Need, missing_rights
 from ray_canal.sinks.databases.mysql_types import (
     KEY_TEXT,
@@ -388,7 +394,7 @@ class MySqlDatabase(SqlDatabase):
 
     def delete_like(self, name: TableName, rows: pa.Table) -> None:
         rows = self._with_labels(name, rows)
-        conditions = [_has_values(column, rows[column]) for column in rows.column_names]
+        conditions = [has_values(_quoted(each), rows[each]) for each in rows.column_names]
         start = f"DELETE FROM {_named(name)} WHERE ".encode()
         for row in zip(*conditions, strict=True):
             self._run(start + b" AND ".join(row) + b" LIMIT 1")
@@ -437,14 +443,3 @@ def _quoted(name: str) -> str:
 
 def _named(name: TableName) -> str:
     return f"{_quoted(name.database)}.{_quoted(name.table)}"
-
-
-def _has_values(name: str, values: pa.ChunkedArray) -> list[bytes]:
-    """A condition for each row. Text is compared as bytes (a collation may pad it with spaces), and
-    JSON, which equals no text, as its text."""
-    column, kind, end = _quoted(name), values.type, b""
-    is_set = pa.types.is_list(kind) and pa.types.is_string(kind.value_type)
-    start = f"{column} <=> ".encode()
-    if pa.types.is_string(kind) or pa.types.is_dictionary(kind) or is_set:
-        start, end = f"CAST(CAST({column} AS CHAR) AS BINARY) <=> CAST(".encode(), b" AS BINARY)"
-    return [start + text + end for text in comparable(values).to_pylist()]

@@ -50,6 +50,19 @@ def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return literals(values)
 
 
+def has_values(column: str, values: pa.ChunkedArray) -> list[bytes]:
+    """Return a condition for each row. Text is compared as bytes (a collation may pad it with
+    spaces), and so is a VECTOR, which MySQL compares with nothing; JSON, which equals no text, as
+    its text."""
+    kind, end = values.type, b""
+    is_vector = pa.types.is_list(kind) and not pa.types.is_string(kind.value_type)
+    is_set = pa.types.is_list(kind) and not is_vector
+    start = f"CAST({column} AS BINARY) <=> " if is_vector else f"{column} <=> "
+    if pa.types.is_string(kind) or pa.types.is_dictionary(kind) or is_set:
+        start, end = f"CAST(CAST({column} AS CHAR) AS BINARY) <=> CAST(", b" AS BINARY)"
+    return [start.encode() + text + end for text in comparable(values).to_pylist()]
+
+
 def _literals(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_integer(kind):
