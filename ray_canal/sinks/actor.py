@@ -42,6 +42,7 @@ from ray_canal.errors import (
 from ray_canal.logs import tell, with_process_ids
 from ray_canal.malloc import keep_freed_memory
 from ray_canal.model.snapshot_ledger import FAILED
+from ray_canal.model.subscription import TAIL
 from ray_canal.sinks.lakes.ray_writers import in_ray_tasks
 from ray_canal.sinks.metrics import METRICS_PERIOD_S, SinkMetrics
 from ray_canal.sinks.open import make_sink, transform_of
@@ -381,12 +382,23 @@ def seek_sink(name: str, to: str, *, namespace: str = NAMESPACE) -> None:
     if handle is not None:
         _end(name, handle, namespace)
     try:
-        subscriber(config.destination, config.client_id, namespace=namespace).seek(to)
+        _move(config, to, namespace)
         CommittedPlaces(namespace).forget(name)
         if forget is not None:
             forget()
     finally:
         _launch(name, namespace)
+
+
+def _move(config: SinkConfig, to: str, namespace: str) -> None:
+    """Move a sink's subscriber; one that was removed comes again."""
+    moved = subscriber(config.destination, config.client_id, namespace=namespace)
+    try:
+        moved.seek(to)
+    except NotSubscribed:
+        with connect(config.destination, config.client_id, namespace=namespace) as new:
+            new.subscribe(config.tables, start=TAIL)
+        moved.seek(to)
 
 
 def sink_status(name: str | None = None, *, namespace: str = NAMESPACE) -> dict[str, Any]:

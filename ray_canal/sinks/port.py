@@ -23,7 +23,7 @@ from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.message import Message, TableChange
 from ray_canal.errors import CanalError
 from ray_canal.model.message import MessagePart
-from ray_canal.model.position import journal_key
+from ray_canal.model.position import EntryPosition, journal_key
 from ray_canal.model.table_event import STATEMENT, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.views.row_places import RowPlace
@@ -103,6 +103,12 @@ class Cursor:
         """Numbers that compare as the log has places."""
         number = journal_key(self.journal_name)[1]
         return self.timeline, number, self.position, self.inner, self.ordinal
+
+    @property
+    def log_position(self) -> EntryPosition:
+        """Return where a new subscriber begins, as the one that came so far is gone: the log may
+        begin behind it by now."""
+        return EntryPosition(self.journal_name, self.position)
 
     def to_json(self) -> str:
         """Return it as text."""

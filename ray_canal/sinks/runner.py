@@ -150,7 +150,7 @@ class Runner:
                     config.tables,
                     policy=config.policy or None,
                     transactions=config.whole_transactions,
-                    start=config.start,
+                    start=config.start if place is None else place.log_position,
                 )
                 self.status.state = "running" if self._going.is_set() else "paused"
                 with self._still_subscribed(subscriber):

@@ -13,6 +13,7 @@ from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.runner import Runner
 from tests.in_process_sink import destination, runner_of, running, sink_config, until
 from tests.integration.test_mysql_mirror import Shop, shop_of
+from tests.local_destination import drain
 from tests.servers import Server
 from tests.servers.postgres import PostgresServer
 
@@ -130,3 +131,20 @@ def _log_of(shop: Shop) -> Any:
     source |= {"start": "position", "journal_name": shop.start[0], "position": shop.start[1]}
     tables = {"tables": rf"{shop.source}\..*"}
     return destination(shop.folder, held=True, source=source, filter=tables, tsdb={})
+
+
+def test_a_subscriber_that_was_removed_goes_on_where_the_target_is(shop: Shop) -> None:
+    """The log, which others have read, begins behind it: what lay between was lost."""
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    with shop.destination() as destination:
+        local = destination.destination
+        destination.ask(local.subscribe(8, ".*"))
+        with running(shop.mirror()):
+            until(lambda: shop.is_mirrored("t"))
+        destination.ask(local.unsubscribe(7))
+        shop.run("INSERT INTO t VALUES (2)")
+        destination.ask(drain(local, 8))
+        with running(shop.mirror()):
+            until(lambda: 7 in local.state.subscribers.known)
+            shop.run("INSERT INTO t VALUES (3)")
+            until(lambda: shop.is_mirrored("t"), 20.0)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pymysql.err import MySQLError
 
 from ray_canal.config import MirrorConfig
 from ray_canal.sinks.databases.mirror import Mirror
@@ -153,22 +152,6 @@ def all_types(shop: Shop) -> None:
     )
     with shop.destination(), running(shop.mirror(without_key="rows")):
         until(lambda: shop.is_mirrored("kinds", "pairs", "keyless", "spaces", "bare"))
-
-
-def test_rows_with_vectors_are_found_without_a_key(shop: Shop) -> None:
-    shop.run(
-        "CREATE TABLE points (v VECTOR(2) NOT NULL, w VECTOR, n INT)",
-        "INSERT INTO points VALUES (TO_VECTOR('[1,2]'), NULL, 1), (TO_VECTOR('[3,4]'), NULL, 2)",
-        "UPDATE points SET w = TO_VECTOR('[5]') WHERE n = 1",
-        "DELETE FROM points WHERE n = 2",
-    )
-
-    def hexed(database: str) -> Any:
-        with contextlib.suppress(MySQLError):  # it is not there yet
-            return shop.server.execute(f"SELECT HEX(v), HEX(w), n FROM {database}.points")
-
-    with shop.destination(), running(shop.mirror(without_key="rows")):
-        until(lambda: hexed(shop.copy) == hexed(shop.source))
 
 
 ODD_TYPES = r"""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from ray_canal.errors import ConfigError
+from ray_canal.errors import ConfigError, NotSubscribed
 from ray_canal.sinks import actor
-from ray_canal.sinks.actor import SinkRecords, sink_plan, start_sinks
+from ray_canal.sinks.actor import SinkRecords, seek_sink, sink_plan, start_sinks
 
 
 @pytest.fixture
@@ -39,3 +40,19 @@ def test_a_sink_of_another_destination_keeps_its_name(launched: list[str]) -> No
     assert launched == ["s"]
     assert SinkRecords("ray_canal").get("s")["config"]["destination"] == "orders"
     assert sink_plan(deployment("orders")) == {"s": "same"}
+
+
+def test_a_subscriber_that_was_removed_comes_again_to_be_moved(
+    launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_sinks(deployment("orders"))
+    moved, new = MagicMock(), MagicMock()
+    moved.seek.side_effect = (NotSubscribed("client 1 is not subscribed"), None)
+    monkeypatch.setattr(actor, "subscriber", lambda *_, **__: moved)
+    monkeypatch.setattr(actor, "connect", lambda *_, **__: new)
+    monkeypatch.setattr(actor, "kv_delete", lambda *_: None)
+    monkeypatch.setattr(actor, "make_sink", lambda *_: MagicMock(guarantee="at_least_once"))
+    seek_sink("s", "earliest")
+    assert [call.args for call in moved.seek.call_args_list] == [("earliest",)] * 2
+    new.__enter__().subscribe.assert_called_once()
+    assert launched == ["s", "s"]
