@@ -44,13 +44,6 @@ class CatchUps:
         """Return a subscriber's catch-up; None: it has none."""
         return self._catch_ups.get(client_id)
 
-    def last_batch_id(self, client_id: int) -> int:
-        """Return the id of the newest batch that a subscriber was given, in any log: no other batch
-        of it may have that id, as an ack of the one would be taken for the other's."""
-        last_id = 0 if self._main is None else self._main.store.last_batch_id(client_id)
-        catch_up = self._catch_ups.get(client_id)
-        return last_id if catch_up is None else max(last_id, catch_up.last_batch_id)
-
     def detach(self, client_ids: list[int]) -> None:
         """Let the log go on without these subscribers, also those that were about to come back."""
         assert self._main is not None
@@ -61,21 +54,14 @@ class CatchUps:
                 continue
             self.send(client_id, "it is a whole log behind")
 
-    def send(
-        self,
-        client_id: int,
-        why: str,
-        failure: CanalError | None = None,
-        last_batch_id: int | None = None,
-    ) -> None:
+    def send(self, client_id: int, why: str, failure: CanalError | None = None) -> None:
         """Serve a subscriber by a catch-up from its cursor on, once it asks. `failure`: why that
-        cannot be yet. `last_batch_id`: of its newest batch, where the log does not know it."""
+        cannot be yet."""
         assert self._main is not None
         name = self._state.destination
         how = "catches up by a stream of its own" if failure is None else "cannot be served"
         logger.warning("destination %s: subscriber %d %s: %s", name, client_id, how, why)
-        last_id = self._main.store.last_batch_id(client_id)
-        catch_up = self.new(client_id, last_id if last_batch_id is None else last_batch_id)
+        catch_up = self.new(client_id, self._main.store.last_batch_id(client_id))
         self._unserved.pop(client_id, None)
         if failure is not None:
             catch_up.fail(failure)
@@ -155,13 +141,13 @@ class CatchUps:
         NotSubscribed."""
         assert self._main is not None
         start = self._state.subscribers.get(client_id).position or self._main.store.first_position
-        last_id = self.last_batch_id(client_id)
         self.close(client_id)
+        last_id = self._main.store.last_batch_id(client_id)
         config = own_config(self._state.config.now)
         held = RowsLog(self._state, config, client_id, last_id, start)
         self._catch_ups[client_id] = held
         self._main.store.release_place(client_id)
-        self._main.store.send_away(client_id, last_id)
+        self._main.store.send_away(client_id)
         return held
 
     def rows_logs(self) -> dict[int, RowsLog]:
@@ -169,10 +155,13 @@ class CatchUps:
         return {k: one for k, one in self._catch_ups.items() if isinstance(one, RowsLog)}
 
     def close(self, client_id: int) -> None:
-        """End a subscriber's catch-up, if it has one."""
+        """End a subscriber's catch-up, if it has one. Its batches are counted on: an ack of one
+        that comes late would be taken for that of another one with its id."""
         self._unserved.pop(client_id, None)
         catch_up = self._catch_ups.pop(client_id, None)
         if catch_up is not None:
+            if self._main is not None:
+                self._main.store.last_batch_ids.put(client_id, catch_up.last_batch_id)
             catch_up.leave()
             task = asyncio.create_task(catch_up.close())
             self._closing.add(task)

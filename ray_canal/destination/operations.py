@@ -148,7 +148,6 @@ class SubscriberOperations:
         if one.cursor is not None and self._is_foreign(one.cursor) and self._lifecycle.is_refused:
             await self._lifecycle.end_log()
         client_id, pipeline = one.client_id, self._state.log.pipeline
-        last_id = self._catch_ups.last_batch_id(client_id)
         self._catch_ups.close(client_id)
         if pipeline is None:
             return
@@ -157,7 +156,7 @@ class SubscriberOperations:
         store.unsubscribe(client_id)
         terms = self._state.subscribers.terms(one)
         try:
-            store.subscribe(client_id, terms, one.position, last_batch_id=last_id)
+            store.subscribe(client_id, terms, one.position)
         except CursorNotInLog as error:
-            self._catch_ups.send(client_id, str(error), last_batch_id=last_id)
+            self._catch_ups.send(client_id, str(error))
         pipeline.sweep()

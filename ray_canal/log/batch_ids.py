@@ -22,7 +22,7 @@ class LastBatchIds:
         return self._ids.get(client_id, self._lowest)
 
     def put(self, client_id: int, batch_id: int) -> None:
-        self._ids[client_id] = batch_id
+        self._ids[client_id] = max(batch_id, self.get(client_id))
         self._ids.move_to_end(client_id)
         if len(self._ids) > _CLIENTS_MAX:
             self._lowest = max(self._lowest, self._ids.popitem(last=False)[1])

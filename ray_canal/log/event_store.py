@@ -52,7 +52,7 @@ class EventStore:
         self._unit = config.memunit_bytes if self._ring.by_memory else 1
         self._subscribers: dict[int, Subscriber] = {}
         self._batch_ids_from = batch_ids_from
-        self._last_batch_ids = LastBatchIds(batch_ids_from)
+        self.last_batch_ids = LastBatchIds(batch_ids_from)
         self._places: dict[int, int] = {}
         self._away: set[int] = set()
         self._visible = 0
@@ -168,10 +168,9 @@ class EventStore:
 
     # --- a subscriber that comes back from its catch-up ------------------------------------------
 
-    def send_away(self, client_id: int, last_batch_id: int = 0) -> None:
-        """Continue without a subscriber that reads another log for now. `last_batch_id`: of its
-        newest batch, where that is of another log."""
-        self._last_batch_ids.put(client_id, max(last_batch_id, self.last_batch_id(client_id)))
+    def send_away(self, client_id: int) -> None:
+        """Continue without a subscriber that reads another log for now."""
+        self.last_batch_ids.put(client_id, self.last_batch_id(client_id))
         self._away.add(client_id)
         if self._subscribers.pop(client_id, None) is not None:
             self._trim()
@@ -214,7 +213,7 @@ class EventStore:
         known = self._subscribers.get(client_id)
         if known is not None:
             return known.last_batch_id
-        return self._last_batch_ids.get(client_id)
+        return self.last_batch_ids.get(client_id)
 
     def position_of(self, client_id: int) -> EntryPosition:
         """Return the position after everything that this subscriber is done with."""
@@ -268,7 +267,7 @@ class EventStore:
         self._away.discard(client_id)
         gone = self._subscribers.pop(client_id, None)
         if gone is not None:
-            self._last_batch_ids.put(client_id, gone.last_batch_id)
+            self.last_batch_ids.put(client_id, gone.last_batch_id)
         self._trim()
 
     def _subscriber(self, client_id: int) -> Subscriber:

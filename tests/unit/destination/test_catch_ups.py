@@ -75,6 +75,26 @@ def test_a_cursor_that_is_gone_fails_its_subscriber_alone(tmp_path: Path) -> Non
     run(story())
 
 
+@pytest.mark.parametrize("action", ["expire", "remove"])
+def test_no_two_batches_have_one_id_whoever_ends_a_catch_up(tmp_path: Path, action: str) -> None:
+    """An ack of the first one that came late was taken for the second one's: rows were lost."""
+
+    async def story() -> None:
+        files = await one_left_behind(tmp_path)
+        begin = Subscription(start=EntryPosition(files[0].name, 4))
+        async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
+            await store.subscribe(9, ALL, wishes=begin)
+            before = await take(store, 9, seconds=30)
+            await store.operate(9, action)
+            await store.subscribe(9, ALL, wishes=begin)
+            after = await take(store, 9, seconds=30)
+            assert before is not None
+            assert after is not None
+            assert before.id < after.id
+
+    run(story())
+
+
 def test_what_one_server_has_purged_is_looked_for_at_the_next(tmp_path: Path) -> None:
     """The first call after a failover was told what the server before had said."""
 
