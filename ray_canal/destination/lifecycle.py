@@ -146,7 +146,8 @@ class Lifecycle:
         # Before a cursor moves: from its new place on, nobody would read the catalog again.
         await records.schemas.append(new_schemas)
         for client_id, cursor, place in admission.placed(start):
-            await state.subscribers.move_cursor(client_id, cursor, LogPosition(identity, place))
+            now = LogPosition(identity, place)
+            await state.subscribers.move_cursor(client_id, cursor, now, start.leaves_out)
         oldest = oldest_in(state.subscribers.known, identity, start.position)
         await records.schemas.keep_from(oldest, identity, [*kept_schemas, *new_schemas])
         if admission.is_outdated(state.subscribers.known, start, identity):

@@ -158,6 +158,13 @@ class Ledger:
         )  # fmt: skip
         return replace(self, tables=tuple(tables))
 
+    def follow(self, record: Ledger) -> Ledger:
+        """Return it without what the subscriber's record does not have of it as read any more: the
+        subscriber was moved."""
+        tables = record.tables
+        unread = {(one.schema, one.table) for one in tables if one == one.restarted()}
+        return self.with_restarted(unread) if record.id == self.id else self
+
     def restarted(self) -> Ledger:
         """Return it as if nothing was read yet."""
         return replace(self, tables=tuple(table.restarted() for table in self.tables))

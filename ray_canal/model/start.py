@@ -47,7 +47,8 @@ class Start:
     each cursor, what keeps it from being served; None: it can be. `behind`: of each cursor, its
     bytes of binlog behind the newest one, if that was too far for this start; else 0. `other_log`:
     it is the cursors' server, and another log (reset, restored, replaced), so that nothing known of
-    places in it holds."""
+    places in it holds. `leaves_out`: changes behind a cursor may be missing, as on_reset or
+    on_purged has it."""
 
     position: EntryPosition
     cursors: tuple[EntryPosition, ...] = ()
@@ -57,3 +58,4 @@ class Start:
     failures: tuple[SourceError | None, ...] = ()
     behind: tuple[int, ...] = ()
     other_log: bool = False
+    leaves_out: bool = False

@@ -17,6 +17,7 @@ from ray_canal.errors import CanalError
 from ray_canal.log.subscriber import Terms
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.model.position import LogPosition
+from ray_canal.model.snapshot_ledger import restarted
 from ray_canal.model.subscription import Policy, shares
 
 
@@ -111,9 +112,13 @@ class SubscriberTable:
             attempt = 0 if known is None else known.attempt
             self._removed_attempts = max(self._removed_attempts, attempt)
 
-    async def move_cursor(self, client_id: int, was: LogPosition, now: LogPosition) -> None:
-        """Put a cursor where it is in the log that is read now, if it was elsewhere."""
+    async def move_cursor(
+        self, client_id: int, was: LogPosition, now: LogPosition, leaves_out: bool = False
+    ) -> None:
+        """Put a cursor where it is in the log that is read now, if it was elsewhere. `leaves_out`:
+        changes between the two may be missing, so a snapshot that goes on begins again."""
         subscriber = self._known.get(client_id)
         moved = now.position != was.position or was.is_foreign(now.identity)
         if moved and subscriber is not None and subscriber.cursor == was:
-            await self.save(dataclasses.replace(subscriber, cursor=now))
+            snapshot = restarted(subscriber.snapshot) if leaves_out else subscriber.snapshot
+            await self.save(dataclasses.replace(subscriber, cursor=now, snapshot=snapshot))

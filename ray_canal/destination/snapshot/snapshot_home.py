@@ -37,9 +37,14 @@ class SnapshotHome(Protocol):
         """Return a subscriber's table filter."""
         ...
 
+    def followed(self, client_id: int, ledger: Ledger) -> Ledger:
+        """Return a ledger without what the subscriber's record has as not read: it was moved."""
+        ...
+
     async def keep(self, client_id: int, ledger: Ledger) -> None:
         """Write a ledger with the subscriber's record: durable when it returns. Raises Fenced,
-        MetaUnavailable, NotSubscribed."""
+        MetaUnavailable, NotSubscribed; AttemptVoid: it is not to go on, or the subscriber was
+        moved, so that what was read counts no more."""
         ...
 
     def begin_rows_log(self, client_id: int) -> None:

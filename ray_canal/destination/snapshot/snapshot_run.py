@@ -128,6 +128,7 @@ class SnapshotRun:
         logger.warning("%s: %s", name, error)
         is_final = isinstance(error, _NO_USE) and not error.retryable
         if is_final or self._failed >= _TRIES:
+            self.ledger = self.home.followed(self._client_id, self.ledger)
             text = f"{type(error).__name__}: {error}"
             failed = replace(self.ledger, state=FAILED, error=text, ended=int(time.time()))
             await self.home.keep(self._client_id, failed)
@@ -147,6 +148,7 @@ class SnapshotRun:
     async def _attempt(self) -> None:
         self.attempt_name = ""  # what is acked of the last attempt from now on comes again
         log = await self._own_log()
+        self.ledger = self.home.followed(self._client_id, self.ledger)
         config = self.home.source_config()
         thread = BackendThread("snapshot plan")
         plan: SnapshotPlan | None = None

@@ -89,6 +89,11 @@ class Snapshots:
         table = self._state.subscribers
         return table.terms(table.get(client_id)).filter
 
+    def followed(self, client_id: int, ledger: Ledger) -> Ledger:
+        known = self._state.subscribers.known.get(client_id)
+        record = None if known is None else ledger_of(known)
+        return ledger if record is None else ledger.follow(record)
+
     async def keep(self, client_id: int, ledger: Ledger) -> None:
         table = self._state.subscribers
         async with table.turn(client_id):
@@ -96,6 +101,8 @@ class Snapshots:
             there = ledger_of(known)
             if there is None or there.id != ledger.id or there.state != RUNNING:
                 raise AttemptVoid("the snapshot is not to go on")
+            if ledger.follow(there) != ledger:
+                raise AttemptVoid("the subscriber was moved")
             await table.save(dataclasses.replace(known, snapshot=ledger.to_json()))
 
     def begin_rows_log(self, client_id: int) -> None:

@@ -112,8 +112,8 @@ def decide(
     )
     same_log = here and decision.goes_on(options)
     at = tuple(place or cursor.position for place, cursor in zip(places, cursors, strict=True))
-    other_log = decision.other_log
-    return Start(lowest, at, by_gtid, how, same_log, failures, behind, other_log)
+    other_log, leaves_out = decision.other_log, decision.leaves_out
+    return Start(lowest, at, by_gtid, how, same_log, failures, behind, other_log, leaves_out)
 
 
 def configured_start(source: SourceConfig, log: Log) -> EntryPosition:
@@ -133,7 +133,7 @@ class _Decision:
         self.known = KnownLog(log)
         self._gtids_before: dict[EntryPosition, str] = {}  # of places that were found by GTID
         self.reasons: list[str] = []
-        self.displaced = self.other_log = False
+        self.displaced = self.other_log = self.leaves_out = False
         self._has_anonymous = False
 
     @property
@@ -423,6 +423,7 @@ class _Decision:
         if policy in ("fail", "snapshot") or error.lost is None:
             raise error
         position = self.known.earliest() if policy == "earliest" else self.search.end()
+        self.leaves_out = True
         lost = error.lost
         if policy == "latest":
             gtids = missing_gtids(position.gtid, self.known.wanted_gtids) if lost.gtids else ""
@@ -439,5 +440,5 @@ class _Decision:
             raise error
         self.reasons.append(f"another log, on_reset = {policy!r}: {error}")
         log.warning("%s: %s", self._log.identity.address, self.reasons[-1])
-        self.other_log = True
+        self.other_log = self.leaves_out = True
         return self.known.earliest() if policy == "earliest" else self.search.end()

@@ -78,3 +78,11 @@ def test_a_moved_cursor_begins_what_goes_on_anew() -> None:
     ended = replace(halfway, state=DONE).to_json()
     assert restarted(ended) == ended
     assert restarted("") == ""
+
+
+def test_what_the_record_has_as_unread_is_read_again() -> None:
+    read, unread = TableLedger("d", "t", part=7), TableLedger("d", "t")
+    mine, other = Ledger("s", (), tables=(read, TableLedger("d", "new"))), Ledger("o", ())
+    assert mine.follow(Ledger("s", (), tables=(read,))) == mine
+    assert mine.follow(Ledger("s", (), tables=(unread,))).tables == (unread, mine.tables[1])
+    assert mine.follow(replace(other, tables=(unread,))) == mine

@@ -13,6 +13,7 @@ from ray_canal.destination.state import DestinationState, new_state
 from ray_canal.errors import InstanceRestarted, MetaUnavailable, NotSubscribed, SubscriberReplaced
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
+from ray_canal.model.snapshot_ledger import Ledger, TableLedger
 from tests.local_destination import instance, meta_away, run, until
 from tests.local_runtime import LocalRuntime
 
@@ -113,6 +114,12 @@ def test_a_cursor_is_moved_only_from_where_it_still_is(tmp_path: Path) -> None:
         assert table.get(7).cursor == place(200, THERE)
         await table.move_cursor(8, place(4), place(200, THERE))
         assert 8 not in table.known
+        ledger = Ledger("s", (), tables=(TableLedger("d", "t", part=7),))
+        goes_on = dataclasses.replace(one(), cursor=place(200, THERE), snapshot=ledger.to_json())
+        for leaves_out, rows in ((False, 7), (True, 0)):  # changes between the two may be missing
+            await table.save(goes_on)
+            await table.move_cursor(7, place(200, THERE), place(4), leaves_out)
+            assert Ledger.from_json(table.get(7).snapshot).tables[0].part == rows
         await state.records.close()
 
     run(story())

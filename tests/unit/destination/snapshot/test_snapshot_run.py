@@ -177,6 +177,9 @@ class Home:
     def table_filter(self, client_id: int) -> TableFilter:
         return TableFilter()
 
+    def followed(self, client_id: int, ledger: Ledger) -> Ledger:
+        return ledger
+
     async def keep(self, client_id: int, ledger: Ledger) -> None:
         self.kept.append(Ledger.from_json(ledger.to_json()))
 
