@@ -250,6 +250,9 @@ class Lifecycle:
                 expired = subscriber.expired
                 why = "it made no call for too long" if expired else "the server is another one now"
                 self._catch_ups.send(client_id, why)
+            elif subscriber.cursor is not None and client_id not in admission.cursors:
+                # Nobody has looked whether that is a place of this log.
+                self._catch_ups.send(client_id, "it came while the source was opened")
             else:
                 try:
                     terms = table.terms(subscriber)

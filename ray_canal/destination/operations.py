@@ -75,7 +75,10 @@ class SubscriberOperations:
             elif action == "expire":
                 await self._departures.expire(one, "an operator has expired it")
             elif action in ("copy", "rename"):
-                await self.move(copied(one, action, new_id, await self._service.records()))
+                await self.move(
+                    copied(one, action, new_id, await self._service.records()),
+                    catches_up=self._catch_ups.get(client_id) is not None,
+                )
                 if action == "rename":
                     await self._departures.remove(client_id)
             else:
@@ -141,9 +144,9 @@ class SubscriberOperations:
         log = self._state.log
         return log.pipeline is not None and cursor.is_foreign(log.identity)
 
-    async def move(self, one: SubscriberMeta) -> None:
+    async def move(self, one: SubscriberMeta, *, catches_up: bool = False) -> None:
         """Move a subscriber to its new cursor, in the log or by a catch-up; what it was handed is
-        void."""
+        void. `catches_up`: that cursor is not known to be one of this log."""
         await self._write(one)
         if one.cursor is not None and self._is_foreign(one.cursor) and self._lifecycle.is_refused:
             await self._lifecycle.end_log()
@@ -154,9 +157,11 @@ class SubscriberOperations:
         store = pipeline.store
         store.release_place(client_id)
         store.unsubscribe(client_id)
-        terms = self._state.subscribers.terms(one)
-        try:
-            store.subscribe(client_id, terms, one.position)
-        except CursorNotInLog as error:
-            self._catch_ups.send(client_id, str(error))
+        if catches_up:
+            self._catch_ups.send(client_id, "as the one does that it comes from")
+        else:
+            try:
+                store.subscribe(client_id, self._state.subscribers.terms(one), one.position)
+            except CursorNotInLog as error:
+                self._catch_ups.send(client_id, str(error))
         pipeline.sweep()

@@ -95,6 +95,28 @@ def test_no_two_batches_have_one_id_whoever_ends_a_catch_up(tmp_path: Path, acti
     run(story())
 
 
+@pytest.mark.parametrize("action", ["copy", "rename"])
+def test_a_copy_of_who_cannot_be_served_cannot_be_served(tmp_path: Path, action: str) -> None:
+    """A cursor behind the end of a log that began again: the copy was given what comes behind it
+    one day, and nothing of what comes before."""
+
+    async def story() -> None:
+        files = copied(tmp_path)
+        async with running(tmp_path, instance(files)) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+            assert await take(store, 8)
+            await drain(store, 7)
+        for path in files[1:]:
+            path.unlink()
+        async with running(tmp_path, instance(files[:1])) as store:
+            await store.operate(7, action, 9)
+            with pytest.raises(PositionNotFound, match="subscriber 9"):
+                await store.get_without_ack(9, 4, 0.1)
+
+    run(story())
+
+
 def test_what_one_server_has_purged_is_looked_for_at_the_next(tmp_path: Path) -> None:
     """The first call after a failover was told what the server before had said."""
 
