@@ -220,6 +220,7 @@ class Snapshots:
             if now != ledger:
                 if ledger is not None and ledger.state == RUNNING and action != "start":
                     self._end(client_id)
+                now = self.followed(client_id, now)
                 epoch = await self._state.guard.for_writing()
                 await table.save(dataclasses.replace(known, snapshot=now.to_json()), epoch)
         self._wanted.set()
@@ -241,6 +242,7 @@ class Snapshots:
                 return
             now = ledger.with_restarted(names)
             if now != ledger:
+                now = self.followed(client_id, now)
                 epoch = await self._state.guard.for_writing()
                 await table.save(dataclasses.replace(known, snapshot=now.to_json()), epoch)
             if found is not None and found[0].ledger.id == ledger.id:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ray_canal.destination.snapshot.snapshot_home import after_acks, new_ledger
+from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
 from ray_canal.destination.snapshot.snapshots import _after_action
 from ray_canal.errors import ConfigError, NotSubscribed
 from ray_canal.log.snapshot_tag import SnapshotTag
@@ -104,3 +106,34 @@ async def of_files(folder: Path) -> None:
         with pytest.raises(ConfigError, match="snapshot 'always'"):
             await destination.subscribe(2, ALL, wishes=wishes)
         assert (await destination.status())["snapshots"] == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_kept_after_a_seek_has_nothing_as_read(
+    restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run learns of the seek at its next attempt, when the subscriber has a log again."""
+
+    async def waits(run: SnapshotRun) -> None:
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        monkeypatch.setattr(SnapshotRun, "run", waits)
+        async with destination_of(tmp_path) as destination:
+            await destination.subscribe(1, ALL)
+            table = destination.state.subscribers
+            halfway = ledger().acked(0, ("9",), 3).to_json()
+            await table.save(replace(table.get(1), snapshot=halfway))
+            while not (await destination.api.snapshot(1, "status"))["waits_for"]:
+                await asyncio.sleep(0.01)
+            assert (await destination.api.snapshot(1, "status"))["rows"] == 3
+            await destination.api.operate(1, "seek", "tail")
+            if restarts:
+                snapshots, log = destination.api._snapshots, destination.state.log.pipeline
+                assert log is not None
+                await snapshots.restart_tables(1, {("d", "large")}, log)
+            else:
+                assert (await destination.api.snapshot(1, "pause"))["rows"] == 0
+            assert Ledger.from_json(table.get(1).snapshot).rows == 0
+
+    run(story())
