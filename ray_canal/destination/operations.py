@@ -82,7 +82,7 @@ class SubscriberOperations:
                 if action == "rename":
                     await self._departures.remove(client_id)
             else:
-                await self._change(one, changed(one, action, argument))
+                await self._change(client_id, action, argument)
         tell(logger, "subscriber", "client %d: %s", client_id, action,
              client_id=client_id, action=action, argument=argument)  # fmt: skip
         if action in ("seek", "expire", "remove", "rename"):
@@ -98,15 +98,19 @@ class SubscriberOperations:
         epoch = await self._state.guard.for_writing()
         await self._state.subscribers.save(one, epoch)
 
-    async def _change(self, one: SubscriberMeta, now: SubscriberMeta) -> None:
+    async def _change(self, client_id: int, action: str, argument: Argument) -> None:
+        epoch = await self._state.guard.for_writing()
+        one = await self._service.record(client_id)
+        now = changed(one, action, argument)
         if now == one:
             return
-        await self._write(now)
-        pipeline = self._lookup.now(now.client_id)
+        await self._state.subscribers.save(now, epoch)
+        pipeline = self._lookup.now(client_id)
         if pipeline is not None:
+            now = self._state.subscribers.known.get(client_id, now)
             terms = self._state.subscribers.terms(now)
             with contextlib.suppress(CursorNotInLog):  # it is not in there yet
-                pipeline.store.subscribe(now.client_id, terms, now.position)
+                pipeline.store.subscribe(client_id, terms, now.position)
 
     async def _sought(self, client_id: int, text: str) -> LogPosition:
         """Return a place as a cursor of the log that is read. Raises ConfigError, PositionPurged,

@@ -43,6 +43,7 @@ class Client:
         self.acked = -1
         self.first: int | None = None  # the number from which on all rows are to come
         self.next = 0
+        self.start: Any = None  # where it has asked to begin
         self.consumer: asyncio.Task[None] | None = None
         self.paused_s: float | None = None  # when an operator had paused it
         self.expired = False  # an operator has made void what it was handed
@@ -69,9 +70,11 @@ class Client:
         while not self.run.over:
             connector = AsyncConnector(self.run.transport(), self.client_id)
             try:
+                self.start = self.run.operator.start() if self.first is None else None
                 await connector.subscribe(
-                    self.filter, policy=self.policy, transactions=self.transactions
-                )
+                    self.filter, policy=self.policy, transactions=self.transactions,
+                    start=self.start,
+                )  # fmt: skip
                 self._subscribed()
                 await self._consume(connector)
                 if self.random.random() < 0.05:
@@ -100,8 +103,9 @@ class Client:
         if tasks := {task for client_id, task in calls if client_id == self.client_id}:
             await asyncio.wait(tasks)
 
-    def moved(self) -> None:
-        """Somebody has moved its cursor: all that comes from there on is new."""
+    def moved(self, filter_text: str) -> None:
+        """Somebody has moved its cursor: all of its tables that comes from there on is new."""
+        self.filter = filter_text
         self.first, self.next, self.acked = None, 0, -1
         self.highest, self.taken = (0, 0, 0, 0), {}
 

@@ -219,7 +219,7 @@ class Simulation:
         gone = isinstance(error, TransactionsMissing | PositionPurged | PositionNotFound)
         # Nothing was consumed where it came from: another server is searched by time, if at all.
         unknown = "has neither GTIDs" in str(error) or "Lost: everything" in str(error)
-        if gone and (self._logs_gone or self.guesses or unknown):
+        if gone and (self._logs_gone or self.guesses or unknown or client.start is not None):
             return True
         if isinstance(error, Fenced) and self._taken_over:
             return False

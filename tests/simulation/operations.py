@@ -8,6 +8,7 @@ comes from its new place on, and one with another name goes on where it was.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import random
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from ray_canal.errors import CanalError, Fenced, InstanceRestarted
-from tests.simulation.client import Client
+from ray_canal.model.position import EntryPosition
+from ray_canal.model.subscription import StartWish
+from tests.simulation.client import FILTERS, Client
 from tests.simulation.processes import DESTINATION, OWNER, Owner
 
 if TYPE_CHECKING:
@@ -59,10 +62,11 @@ class Operator:
         await self._operate(client, "expire")
 
     async def seek(self, client: Client) -> None:
-        """Its program is stopped meanwhile, as it has to forget what it took."""
+        """Its program is stopped meanwhile, as it has to forget what it took. It may wish for other
+        tables since."""
         await client.stop()
         await self._operate(client, "seek", self._place())
-        client.moved()
+        client.moved(self.random.choice((client.filter, *FILTERS)))
         self.run.consume(client)
 
     async def rename(self, client: Client) -> None:
@@ -112,6 +116,18 @@ class Operator:
 
     def _records(self) -> Any:
         return self.run.outside.records.backend.load(DESTINATION)
+
+    def start(self) -> StartWish | None:
+        """Return where a new subscriber is to begin; None: where the log does."""
+        if not self._acts or self.random.random() < 0.5:
+            return None
+        place = self._place()
+        with contextlib.suppress(ValueError):
+            return dt.datetime.fromisoformat(place)
+        name, _, offset = place.partition(":")
+        if name in {file.name for file in self.run.outside.servers[0].files}:
+            return EntryPosition(name, int(offset))
+        return None if place == "earliest" else place
 
     def _place(self) -> str:
         server = self.run.outside.servers[0]

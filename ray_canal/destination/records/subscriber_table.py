@@ -35,6 +35,7 @@ class SubscriberTable:
         self._known: dict[int, SubscriberMeta] = {}
         self._removed_attempts = 0
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._writes: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self.known: Mapping[int, SubscriberMeta] = MappingProxyType(self._known)
         self.blocking: dict[int, CanalError] = {}
 
@@ -90,11 +91,28 @@ class SubscriberTable:
 
     async def save(self, subscriber: SubscriberMeta, epoch: int | None = None) -> None:
         """Write a subscriber, then remember it; both, also if the caller is cancelled meanwhile.
-        `epoch`: None is the present one. Raises Fenced, MetaUnavailable; InstanceRestarted: a new
-        generation has begun."""
-        await asyncio.shield(self._save(subscriber, self._guard.epoch if epoch is None else epoch))
+        `subscriber`: made of the one that is known now; what is written of that one until its turn
+        comes, stays. `epoch`: None is the present one. Raises Fenced, MetaUnavailable;
+        InstanceRestarted: a new generation has begun."""
+        base = self._known.get(subscriber.client_id)
+        await asyncio.shield(
+            self._save(subscriber, base, self._guard.epoch if epoch is None else epoch)
+        )
 
-    async def _save(self, subscriber: SubscriberMeta, epoch: int) -> None:
+    async def _save(
+        self, subscriber: SubscriberMeta, base: SubscriberMeta | None, epoch: int
+    ) -> None:
+        async with self._writing(subscriber.client_id):
+            known = self._known.get(subscriber.client_id)
+            if base is not None and known is not None:
+                subscriber = _on_top(known, base, subscriber)
+            await self._write(subscriber, epoch)
+
+    def _writing(self, client_id: int) -> asyncio.Lock:
+        """Return the lock of writes of one record: a cursor is moved in nobody's turn."""
+        return self._writes.setdefault(client_id, asyncio.Lock())
+
+    async def _write(self, subscriber: SubscriberMeta, epoch: int) -> None:
         if (mark := self._schemas.newest) is not None:
             subscriber = dataclasses.replace(subscriber, schemas=mark)
         await self._guard.run(self._cursors.save(epoch, subscriber))
@@ -106,19 +124,40 @@ class SubscriberTable:
         await asyncio.shield(self._remove(client_id, epoch))
 
     async def _remove(self, client_id: int, epoch: int) -> None:
-        await self._guard.run(self._cursors.remove(epoch, client_id))
-        if epoch == self._guard.epoch:
-            known = self._known.pop(client_id, None)
-            attempt = 0 if known is None else known.attempt
-            self._removed_attempts = max(self._removed_attempts, attempt)
+        async with self._writing(client_id):
+            await self._guard.run(self._cursors.remove(epoch, client_id))
+            if epoch == self._guard.epoch:
+                known = self._known.pop(client_id, None)
+                attempt = 0 if known is None else known.attempt
+                self._removed_attempts = max(self._removed_attempts, attempt)
 
     async def move_cursor(
         self, client_id: int, was: LogPosition, now: LogPosition, leaves_out: bool = False
     ) -> None:
         """Put a cursor where it is in the log that is read now, if it was elsewhere. `leaves_out`:
         changes between the two may be missing, so a snapshot that goes on begins again."""
-        subscriber = self._known.get(client_id)
-        moved = now.position != was.position or was.is_foreign(now.identity)
-        if moved and subscriber is not None and subscriber.cursor == was:
-            snapshot = restarted(subscriber.snapshot) if leaves_out else subscriber.snapshot
-            await self.save(dataclasses.replace(subscriber, cursor=now, snapshot=snapshot))
+        await asyncio.shield(self._move_cursor(client_id, was, now, leaves_out))
+
+    async def _move_cursor(
+        self, client_id: int, was: LogPosition, now: LogPosition, leaves_out: bool
+    ) -> None:
+        async with self._writing(client_id):
+            subscriber = self._known.get(client_id)
+            moved = now.position != was.position or was.is_foreign(now.identity)
+            if moved and subscriber is not None and subscriber.cursor == was:
+                snapshot = restarted(subscriber.snapshot) if leaves_out else subscriber.snapshot
+                found = dataclasses.replace(subscriber, cursor=now, snapshot=snapshot)
+                await self._write(found, self._guard.epoch)
+
+
+def _on_top(
+    known: SubscriberMeta, base: SubscriberMeta, wanted: SubscriberMeta
+) -> SubscriberMeta:
+    """Return the known record with what was changed from `base` to `wanted`."""
+    names = [field.name for field in dataclasses.fields(wanted)]
+    changes = {
+        name: getattr(wanted, name)
+        for name in names
+        if getattr(wanted, name) != getattr(base, name)
+    }
+    return wanted if known is base else dataclasses.replace(known, **changes)

@@ -138,3 +138,37 @@ def test_a_replaced_holder_is_refused(tmp_path: Path) -> None:
         await state.records.close()
 
     run(story())
+
+
+@pytest.mark.parametrize("moves_first", [False, True])
+def test_a_cursor_that_moves_takes_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves_first: bool
+) -> None:
+    """A catch-up that moves a cursor to another server's log, and an operator's pause: each wrote
+    what it knew of the record before the other one."""
+
+    async def story() -> None:
+        state = await opened(tmp_path)
+        table, cursors, go = state.subscribers, state.records.cursors, asyncio.Event()
+        await table.save(one())
+        write = cursors.save
+
+        async def slow(epoch: int, subscriber: SubscriberMeta) -> None:
+            await go.wait()
+            await write(epoch, subscriber)
+
+        monkeypatch.setattr(cursors, "save", slow)
+        pause = table.save(dataclasses.replace(table.get(7), paused=5))
+        move = table.move_cursor(7, place(4), place(9, THERE))
+        tasks = []
+        for call in (move, pause) if moves_first else (pause, move):
+            tasks.append(asyncio.create_task(call))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        go.set()
+        await asyncio.gather(*tasks)
+        assert table.get(7) == one(paused=5, cursor=place(9, THERE))
+        assert (await cursors.load())[7] == table.get(7)
+        await state.records.close()
+
+    run(story())
