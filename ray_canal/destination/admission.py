@@ -77,7 +77,8 @@ class Admission:
         if order.key(cursor.position) < order.key(start.position):
             return True
         asked = self.cursors.get(client_id)
-        changed = asked is None or (cursor != asked and cursor.position not in start.cursors)
+        placed = {place for _, _, place in self.placed(start)}
+        changed = asked is None or (cursor != asked and cursor.position not in placed)
         return changed and not start.same_log
 
 

@@ -75,6 +75,17 @@ def test_who_subscribed_in_the_old_log_that_nobody_else_had() -> None:
     assert not admission.is_outdated({}, new_log, HERE)
 
 
+def test_a_place_that_cannot_be_served_vouches_for_nobody() -> None:
+    """Two acked to the same place of a log that was reset then, one of them while the source was
+    opened: the other one's place was taken for one of the new log, and what that has was lost."""
+    admission = Admission(known(c1=at(9152), c2=at(6111), c3=at(4)), ())
+    reset = PositionPurged("reset")
+    places = at(9152).position, at(6111).position, at(4).position
+    start = Start(at(4).position, places, failures=(reset, reset, None), behind=(0, 0, 0))
+    assert admission.is_outdated(known(c1=at(9152), c2=at(9152), c3=at(4)), start, HERE)
+    assert not admission.is_outdated(known(c1=at(9152), c2=at(6111), c3=at(4)), start, HERE)
+
+
 def test_who_was_given_up_is_not_waited_for() -> None:
     """B5: the warning of a purge is about cursors that somebody still needs."""
     both = known(c1=at(100), c2=at(50), c3=None)
