@@ -45,9 +45,8 @@ class Operator:
         while self._acts and self.run.writes:
             await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
             await self.random.choice(acts)(self.random.choice(self.run.clients))
-        for client in self.run.clients:
-            if client.paused_s is not None:
-                await self.resume(client)
+        for client in self.run.clients if self._acts else ():
+            await self.resume(client)  # also one that could not leave, and is paused still
 
     async def pause(self, client: Client) -> None:
         if await self._operate(client, "pause") and client.client_id in self._records():
