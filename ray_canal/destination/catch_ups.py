@@ -18,9 +18,10 @@ from ray_canal.errors import (
     ConfigError,
     ConnectionLost,
     NotSubscribed,
+    PositionNotFound,
 )
 from ray_canal.model.message import Payload
-from ray_canal.model.position import LogPosition
+from ray_canal.model.position import EntryPosition, LogPosition
 from ray_canal.model.reports import PlaceReport
 
 logger = logging.getLogger(__name__)
@@ -97,16 +98,22 @@ class CatchUps:
         return catch_up
 
     async def begin(
-        self, client_id: int, last_batch_id: int, cursor: LogPosition | None = None, **source: Any
+        self,
+        client_id: int,
+        last_batch_id: int,
+        cursor: LogPosition | None = None,
+        created_s: int = 0,
+        **source: Any,
     ) -> LogPosition:
         """Begin one for a new subscriber, at a cursor or where `source` says; return its cursor.
-        Raises SourceError kinds."""
+        `created_s`: of the file that `source` names, 0: not known. Raises SourceError kinds."""
         if self._state.config.now.source.files and source.get("start") == "gtid":
             raise ConfigError("binlog files have no start by GTID set; give a position")
         catch_up = self.new(client_id, last_batch_id, **source)
         try:
             cursor = await catch_up.open(cursor)
             self._refuse_foreign(cursor)
+            _refuse_other_file(cursor.position, created_s)
         except Exception as error:
             await catch_up.close()
             raise self._state.runtime.unwrap(error) from None
@@ -206,3 +213,12 @@ class CatchUps:
             place["failure"] = None if catch_up.failure is None else error_text(catch_up.failure)
             found[str(client_id)] = place
         return found
+
+
+def _refuse_other_file(place: EntryPosition, created_s: int) -> None:
+    """Raise PositionNotFound if the file of a place is known to be another one than was meant."""
+    if created_s and place.created_s and place.created_s != created_s:
+        raise PositionNotFound(
+            f"{place.journal_name} is another file than the one that the place is of: its log was "
+            "reset, or is another server's"
+        ).at(place.journal_name, place.position)

@@ -35,7 +35,7 @@ from ray_canal.filter import split_patterns
 from ray_canal.logs import tell
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.subscribers import subscriber_report
-from ray_canal.model.position import LogPosition
+from ray_canal.model.position import EntryPosition, LogPosition
 from ray_canal.model.reports import SubscriberReport
 from ray_canal.model.subscription import (
     HEAD,
@@ -205,8 +205,10 @@ class SubscriberService:
             # the server may have another log by now.
             begin = LogPosition(identity, place.boundary)
             return await self._catch_ups.begin(client_id, store.last_batch_id(client_id), begin)
-        last_id = store.last_batch_id(client_id)
-        return await self._catch_ups.begin(client_id, last_id, **source_start(start))
+        created_s = start.created_s if isinstance(start, EntryPosition) else 0
+        return await self._catch_ups.begin(
+            client_id, store.last_batch_id(client_id), created_s=created_s, **source_start(start)
+        )
 
     async def change_filter(self, client_id: int, filter_text: str) -> None:
         """Change a subscriber's filter from the next get on; what is outstanding stays so. Raises

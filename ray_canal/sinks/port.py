@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Literal, Protocol
@@ -86,6 +86,7 @@ class Cursor:
 
     `inner` is the entry's offset in a compressed event, `ordinal` its number among the entries of
     one event. (timeline, number of the file, position, inner, ordinal) compares as delivery order.
+    `created_s` is of the file, as EntryPosition has it; 0: not known.
     """
 
     timeline: int
@@ -93,6 +94,7 @@ class Cursor:
     position: int
     inner: int = 0
     ordinal: int = 0
+    created_s: int = field(default=0, compare=False)
 
     def is_before(self, other: Cursor) -> bool:
         """Return whether the log has this place first."""
@@ -108,7 +110,7 @@ class Cursor:
     def log_position(self) -> EntryPosition:
         """Return where a new subscriber begins, as the one that came so far is gone: the log may
         begin behind it by now."""
-        return EntryPosition(self.journal_name, self.position)
+        return EntryPosition(self.journal_name, self.position, created_s=self.created_s)
 
     def to_json(self) -> str:
         """Return it as text."""
@@ -235,12 +237,14 @@ class Changes:
         events, last = self.chunk.events, self.part.last - 1
         position, inner = int(events["position"][last]), int(events["inner"][last])
         alike = (events["position"][:last] == position) & (events["inner"][:last] == inner)
+        name, ack = self.chunk.layout.journal_name, self.message.head.ack
         return Cursor(
             timeline=self.message.timeline,
-            journal_name=self.chunk.layout.journal_name,
+            journal_name=name,
             position=position,
             inner=inner,
             ordinal=int(alike.sum()),
+            created_s=ack.created_s if ack is not None and ack.journal_name == name else 0,
         )
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -227,5 +228,26 @@ def test_who_begins_elsewhere_during_a_failover_tries_again(
                 assert head is not None
                 assert head.start is not None
                 assert head.start.journal_name == place.journal_name
+
+    run(story())
+
+
+def test_a_place_of_a_file_that_is_another_one_now_is_refused(tmp_path: Path) -> None:
+    """A sink's new subscriber began in the midst of a log that was reset: rows were lost."""
+
+    async def story() -> None:
+        files = binlog_files()
+        async with running(tmp_path, instance(files, store=SMALL_LOG)) as store:
+            await store.subscribe(1, ALL)
+            head = await take(store, 1)
+            assert head is not None
+            assert head.ack is not None
+            assert head.ack.created_s
+            place = EntryPosition(files[0].name, 4, created_s=head.ack.created_s)
+            await store.subscribe(8, ALL, wishes=Subscription(start=place))
+            other = replace(place, created_s=place.created_s + 1)
+            with pytest.raises(PositionNotFound, match="is another file"):
+                await store.subscribe(9, ALL, wishes=Subscription(start=other))
+            assert [*store.state.subscribers.known] == [1, 8]
 
     run(story())
