@@ -103,9 +103,8 @@ class Client:
         if tasks := {task for client_id, task in calls if client_id == self.client_id}:
             await asyncio.wait(tasks)
 
-    def moved(self, filter_text: str) -> None:
-        """Somebody has moved its cursor: all of its tables that comes from there on is new."""
-        self.filter = filter_text
+    def moved(self) -> None:
+        """Somebody has moved its cursor: all that comes from there on is new."""
         self.first, self.next, self.acked = None, 0, -1
         self.highest, self.taken = (0, 0, 0, 0), {}
 

@@ -18,7 +18,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError
 from ray_canal.errors import CanalError, Fenced, InstanceRestarted
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.subscription import StartWish
-from tests.simulation.client import FILTERS, Client
+from tests.simulation.client import Client
 from tests.simulation.processes import DESTINATION, OWNER, Owner
 
 if TYPE_CHECKING:
@@ -61,11 +61,10 @@ class Operator:
         await self._operate(client, "expire")
 
     async def seek(self, client: Client) -> None:
-        """Its program is stopped meanwhile, as it has to forget what it took. It may wish for other
-        tables since."""
+        """Its program is stopped meanwhile, as it has to forget what it took."""
         await client.stop()
         await self._operate(client, "seek", self._place())
-        client.moved(self.random.choice((client.filter, *FILTERS)))
+        client.moved()
         self.run.consume(client)
 
     async def rename(self, client: Client) -> None:
