@@ -341,8 +341,8 @@ class OtherServers:
     def __enter__(self) -> OtherServers:
         servers = self
 
-        async def opened(line: LogPipeline, *arguments: Any) -> Any:
-            start, _, new = await servers._really(line, *arguments)
+        async def opened(line: LogPipeline, *arguments: Any, **named: Any) -> Any:
+            start, _, new = await servers._really(line, *arguments, **named)
             line.identity = servers.now
             return start, line.identity, new
 

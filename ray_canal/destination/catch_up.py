@@ -30,6 +30,7 @@ from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.reports import PlaceReport
+from ray_canal.model.start import StartOptions
 from ray_canal.model.subscription import StartWish
 
 logger = logging.getLogger(__name__)
@@ -88,12 +89,15 @@ class CatchUp:
         pipeline = self._opened = LogPipeline(
             self._config, self._folder, state.changed, None, state.runtime
         )
-        schemas = state.records.schemas
-        cursors = [] if cursor is None else [cursor]
-        start, identity, new_records = await pipeline.open(cursors, await schemas.records())
+        records, schemas = state.records, state.records.schemas
+        start, identity, new_records = await pipeline.open(
+            [] if cursor is None else [cursor],
+            await schemas.records(),
+            options=StartOptions(newest=records.timeline.reached, joins=True),
+        )
         self._refuse_other_log(identity)
         await schemas.append(new_records)
-        if cursor is not None and not start.same_log:
+        if not start.same_log:
             await self._enter_timeline(identity)
         pipeline.begin(start.position, self._last_batch_id)
         if cursor is None:

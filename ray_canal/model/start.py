@@ -22,12 +22,14 @@ class StartOptions:
     is another one. `reach_bytes`: so is one that lies further behind the newest one, in bytes of
     binlog. Who is left out is for a catch-up. `unattended`: where the log began that nobody had
     subscribed to; for a start without cursors. `newest`: the last file of which something was
-    handed out, acked or not."""
+    handed out, acked or not. `joins`: somebody reads that log already, so that a start without
+    cursors is in the same log if it has that file."""
 
     partial: bool = False
     reach_bytes: int | None = None
     unattended: LogPosition | None = None
     newest: LogFile = NO_FILE
+    joins: bool = False
 
 
 ALL_CURSORS = StartOptions()
@@ -42,13 +44,13 @@ def begun(options: StartOptions) -> tuple[LogPosition, ...]:
 class Start:
     """The place to read from, and where each cursor lies in this log. `by_gtid`: the server is to
     leave out what `position.gtid` has. `how` tells people why it starts there. `same_log`: there
-    are cursors, each was written in this log and is still where it was, and the log still has what
-    was handed out, or has purged it; without that, row ids begin a new timeline. `failures`: of
-    each cursor, what keeps it from being served; None: it can be. `behind`: of each cursor, its
-    bytes of binlog behind the newest one, if that was too far for this start; else 0. `other_log`:
-    it is the cursors' server, and another log (reset, restored, replaced), so that nothing known of
-    places in it holds. `leaves_out`: changes behind a cursor may be missing, as on_reset or
-    on_purged has it."""
+    are cursors (or it `joins`), each was written in this log and is still where it was, and the log
+    still has what was handed out, or has purged it; without that, row ids begin a new timeline.
+    `failures`: of each cursor, what keeps it from being served; None: it can be. `behind`: of each
+    cursor, its bytes of binlog behind the newest one, if that was too far for this start; else 0.
+    `other_log`: it is the cursors' server, and another log (reset, restored, replaced), so that
+    nothing known of places in it holds. `leaves_out`: changes behind a cursor may be missing, as
+    on_reset or on_purged has it."""
 
     position: EntryPosition
     cursors: tuple[EntryPosition, ...] = ()

@@ -116,7 +116,7 @@ class BinlogFiles:
         near = [p for p, far in zip(places, behind, strict=True) if p is not None and not far]
         position = self.open(lowest_of(near, files) if near else None)
         how = "saved cursor" if served else self._config.start
-        same_log = bool(served) and all(map(self._is_of_these, served))
+        same_log = all(map(self._is_of_these, served)) if served else options.joins
         at = tuple(cursor.position for cursor in cursors)
         start = Start(position, at, False, how, same_log, failures[: len(at)], behind[: len(at)])
         decided(start, self._identity)

@@ -36,6 +36,11 @@ class TimelineRecord:
         known = meta.load_timeline(self._destination)
         return NO_FILE if known is None else known.newest
 
+    @property
+    def reached(self) -> LogFile:
+        """Return the last file of which something was handed out, of the log that is read."""
+        return self._now.newest
+
     async def reach(self, cursors: Ownership, epoch: int, head: ChunkHead) -> None:
         """Note a chunk's file before anything of it is handed out, durably, if it is a newer one.
         Waits while the cursors' server is away. Raises Fenced."""

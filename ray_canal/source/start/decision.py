@@ -204,7 +204,8 @@ class _Decision:
         loses anything. `options.unattended` None: it has not begun yet."""
         began = options.unattended
         if began is None:
-            return self.configured()
+            start = self.configured()
+            return replace(start, same_log=options.joins and self.goes_on(options))
         try:
             place = self.placed(began)
             how = "; ".join(self.reasons) or "nobody has subscribed yet: where it began"

@@ -90,6 +90,9 @@ def test_what_was_handed_out_beyond_the_cursors(newest: LogFile, same_log: bool)
     assert (start.position, start.same_log) == (place, same_log)
     began = StartOptions(newest=newest, unattended=cursor(place))
     assert decide(source(), [], ServersLog(), options=began).same_log == same_log
+    joins = StartOptions(newest=newest, joins=True)  # a new subscriber that begins elsewhere
+    assert decide(source(), [], ServersLog(), options=joins).same_log == same_log
+    assert not decide(source(), [], ServersLog(), options=StartOptions(newest=newest)).same_log
     there = LogFile(THIRD, Search(ServersLog()).head(THIRD).created_s)
     options = StartOptions(newest=there)
     assert decide(source(), [cursor(place)], ServersLog(), options=options).same_log
