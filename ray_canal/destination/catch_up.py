@@ -113,8 +113,11 @@ class CatchUp:
         """Begin a timeline, which is in the next message of every subscriber: whoever comes back
         finds no lower one. Raises Fenced."""
         records, guard = self._state.records, self._state.guard
-        enter = records.cursors.keep(guard.epoch, records.timeline.enter, identity, False)
-        await guard.run(enter)
+        # What the destination's own log hands out until it is opened again is of that one, too.
+        timeline = records.timeline
+        await guard.run(
+            records.cursors.keep(guard.epoch, timeline.enter, identity, False, timeline.reached)
+        )
 
     def _refuse_other_log(self, identity: SourceIdentity) -> None:
         """Raises ConnectionLost: it is not the log that the destination reads. That passes, as the

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.life import Simulation
 
 _CLIENTS_MAX = 5
+_TRIES = 100
 
 
 class Operator:
@@ -145,10 +146,12 @@ class Operator:
         Nothing of it goes on after that."""
         say = self.run.say
         tasks: set[asyncio.Task[None]] = set()
-        found = None
+        found, tries = None, 0
         while found is None:
-            found = await self._answer(client, action, argument, tasks)
-            if found is None:
+            found, tries = await self._answer(client, action, argument, tasks), tries + 1
+            if found is None and tries == _TRIES:
+                found = False  # a server lacks what is asked for, and may never have it
+            elif found is None:
                 await asyncio.sleep(self.random.choice((0.1, 1.0)))
         if tasks:
             await asyncio.wait(tasks)

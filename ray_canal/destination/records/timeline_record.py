@@ -63,15 +63,23 @@ class TimelineRecord:
         self._now = now
 
     def enter(
-        self, meta: MetaManager, epoch: int, identity: SourceIdentity, same_log: bool
+        self,
+        meta: MetaManager,
+        epoch: int,
+        identity: SourceIdentity,
+        same_log: bool,
+        reached: LogFile = NO_FILE,
     ) -> None:
-        """A log was opened, of which nothing was delivered yet. Durable when it returns. Raises
-        Fenced, ConfigError: the record is damaged."""
+        """A log was opened, of which nothing was delivered yet. `reached`: of the destination's own
+        log, which goes on beside it. Durable when it returns. Raises Fenced, ConfigError: the
+        record is damaged."""
         known = meta.load_timeline(self._destination)
         if known is not None and known.number < self.number:  # it is of a copy that was put back
             known = Timeline(self.number, SourceIdentity(""))
             same_log = False
         now = timeline_in(known, identity, same_log, int(time.time()))
+        if known is not None and now.number != known.number:
+            now = dataclasses.replace(now, newest=reached)
         if now != known:
             meta.save_timeline(self._destination, epoch, now)
         if known is not None and now.number != known.number:

@@ -35,6 +35,22 @@ def test_a_new_process_goes_on_in_the_timeline_of_its_log(tmp_path: Path) -> Non
     assert numbers[0] == numbers[1] == numbers[2] < numbers[3] == numbers[4] < numbers[5]
 
 
+def test_a_timeline_of_a_catch_up_knows_what_the_log_beside_it_reached(tmp_path: Path) -> None:
+    """The destination's own log goes on until it is opened again, and is of the new timeline until
+    then: rows of a log that began again came below its rows."""
+    meta = MetaManager(SqliteBackend(str(tmp_path / "meta.db")))
+    epoch, file = meta.acquire("d"), LogFile("bin.000003", 5)
+    timeline = TimelineRecord("d")
+    timeline.enter(meta, epoch, A, False)
+    first = timeline.number
+    timeline.enter(meta, epoch, A, False, file)
+    assert timeline.number > first
+    assert timeline.reached == timeline.newest(meta) == file
+    timeline.enter(meta, epoch, A, True, NO_FILE)
+    assert timeline.reached == file
+    meta.close()
+
+
 def test_an_owner_that_was_replaced_begins_no_timeline(tmp_path: Path) -> None:
     meta = MetaManager(SqliteBackend(str(tmp_path / "meta.db")))
     old = meta.acquire("d")
