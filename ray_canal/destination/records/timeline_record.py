@@ -71,7 +71,7 @@ class TimelineRecord:
         reached: LogFile = NO_FILE,
     ) -> None:
         """A log was opened, of which nothing was delivered yet. `reached`: of the destination's own
-        log, which goes on beside it. Durable when it returns. Raises Fenced, ConfigError: the
+        log, which goes on next to it. Durable when it returns. Raises Fenced, ConfigError: the
         record is damaged."""
         known = meta.load_timeline(self._destination)
         if known is not None and known.number < self.number:  # it is of a copy that was put back
