@@ -61,13 +61,20 @@ class Admission:
         """Return whether somebody has subscribed, or acked in the old log, while the upstream was
         opened, so that its cursor may not be taken into this log."""
         away = self.apart | self.left_out(start, known).keys()
+        placed = frozenset(place for _, _, place in self.placed(start))
         return any(
-            client_id not in away and self._is_misplaced(client_id, subscriber.cursor, start, here)
+            client_id not in away
+            and self._is_misplaced(client_id, subscriber.cursor, start, here, placed)
             for client_id, subscriber in known.items()
         )
 
     def _is_misplaced(
-        self, client_id: int, cursor: LogPosition | None, start: Start, here: SourceIdentity
+        self,
+        client_id: int,
+        cursor: LogPosition | None,
+        start: Start,
+        here: SourceIdentity,
+        placed: frozenset[EntryPosition],
     ) -> bool:
         if cursor is None:
             return False
@@ -77,7 +84,6 @@ class Admission:
         if order.key(cursor.position) < order.key(start.position):
             return True
         asked = self.cursors.get(client_id)
-        placed = {place for _, _, place in self.placed(start)}
         changed = asked is None or (cursor != asked and cursor.position not in placed)
         return changed and not start.same_log
 

@@ -104,9 +104,7 @@ class CatchUp:
             return LogPosition(identity, start.position)
         place = LogPosition(identity, start.cursors[0])
         # From now on it is a cursor of this log.
-        await state.subscribers.move_cursor(
-            self._client_id, cursor, place, start.leaves_out
-        )
+        await state.subscribers.move_cursor(self._client_id, cursor, place, start.leaves_out)
         return place
 
     async def _enter_timeline(self, identity: SourceIdentity) -> None:

@@ -104,7 +104,7 @@ class SubscriberTable:
     ) -> None:
         async with self._writing(subscriber.client_id):
             known = self._known.get(subscriber.client_id)
-            if base is not None and known is not None:
+            if base is not None and known is not None and known is not base:
                 subscriber = _on_top(known, base, subscriber)
             await self._write(subscriber, epoch)
 
@@ -160,4 +160,4 @@ def _on_top(
         for name in names
         if getattr(wanted, name) != getattr(base, name)
     }
-    return wanted if known is base else dataclasses.replace(known, **changes)
+    return dataclasses.replace(known, **changes)
