@@ -14,6 +14,7 @@ from typing import Any
 
 from ray_canal import errors
 from ray_canal.errors import CanalError
+from ray_canal.proxies import http_opener
 
 _TIMEOUT_S = 90.0
 
@@ -40,7 +41,8 @@ class ConsoleClient:
         if password:
             told = base64.b64encode(f"{username}:{password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {told}"
-        self._tls = ssl.create_default_context(cafile=ca or None) if "https:" in url else None
+        tls = ssl.create_default_context(cafile=ca or None) if "https:" in url else None
+        self._opener = http_opener(urllib.request.HTTPSHandler(context=tls))
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """Return the answer to any call of /api/v1/openapi.json; `path` is behind /api/v1."""
@@ -204,7 +206,7 @@ class ConsoleClient:
             self._url + path + text, data, self._headers, method=method
         )
         try:
-            return urllib.request.urlopen(request, timeout=self._timeout_s, context=self._tls)
+            return self._opener.open(request, timeout=self._timeout_s)
         except urllib.error.HTTPError as error:
             with error:
                 raise _told(error.code, error.read().decode("utf-8", "replace")) from None

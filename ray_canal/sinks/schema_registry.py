@@ -12,6 +12,7 @@ from typing import Any
 
 from ray_canal.config import secret
 from ray_canal.config.queue import RegistryConfig
+from ray_canal.proxies import http_opener
 from ray_canal.sinks.port import Kind, SinkError
 
 _INCOMPATIBLE = (409, 422)
@@ -22,6 +23,7 @@ class RegistryClient:
 
     def __init__(self, config: RegistryConfig) -> None:
         self._config = config
+        self._opener = http_opener()
         self._numbers: dict[tuple[str, str], int] = {}
 
     def __call__(self, subject: str, schema: dict[str, Any]) -> int:
@@ -44,7 +46,7 @@ class RegistryClient:
         body = json.dumps({"schema": schema}).encode()
         request = urllib.request.Request(url, body, headers, method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=config.timeout_s) as answer:
+            with self._opener.open(request, timeout=config.timeout_s) as answer:
                 return int(json.loads(answer.read())["id"])
         except urllib.error.HTTPError as error:
             text = error.read(500).decode("utf-8", "replace")

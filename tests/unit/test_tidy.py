@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "cache_folder": "private_folder",
     "malloc": "",
     "logs": "",
+    "proxies": "",
     "config": "errors private_folder filter",
     "filter": "errors patterns",
     "patterns": "errors",
@@ -54,19 +55,20 @@ MAY_IMPORT = {
     "snapshot": "errors malloc config filter model kernels types binlog views schema log source",
     "limits": "malloc config binlog log",
     "server": "errors config filter model canal binlog views destination",
-    "destination": "logs errors malloc config filter model binlog log meta source schema "
+    "destination": "logs proxies errors malloc config filter model binlog log meta source schema "
     "snapshot limits",
     "actors": "logs errors malloc destination limits config filter model kernels binlog schema log "
     "meta source server snapshot",
     "client": "logs errors config filter model canal binlog views meta destination actors",
-    "sinks": "logs errors malloc config filter model types binlog views source client actors",
+    "sinks": "logs proxies errors malloc config filter model types binlog views source client "
+    "actors",
     "offline": "errors config filter model binlog views schema log source",
     "file_parts": "config filter model binlog schema source views offline",
     "datasets": "errors malloc actors client file_parts offline source",
     "flight": "logs errors malloc config model binlog canal destination server actors client "
     "spark",
-    "console": "logs errors config model canal views server actors client source destination "
-    "render redrive dead_letters sinks snapshot meta flight",
+    "console": "logs proxies errors config model canal views server actors client source "
+    "destination render redrive dead_letters sinks snapshot meta flight",
     "migration": "errors config",
     "dead_letters": "errors config model views meta",
     "redrive": "errors config model binlog schema meta views dead_letters",

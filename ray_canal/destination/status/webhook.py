@@ -21,6 +21,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from ray_canal.proxies import http_opener
+
 logger = logging.getLogger(__name__)
 
 _WAITING_MAX = 1000
@@ -36,7 +38,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-_OPENER = urllib.request.build_opener(_NoRedirect)
+_OPENER = http_opener(_NoRedirect())
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:

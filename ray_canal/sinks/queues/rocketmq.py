@@ -37,6 +37,7 @@ from rocketmq.v5.producer import Producer
 
 from ray_canal.config import SinkConfig, secret
 from ray_canal.config.section import host_port_of
+from ray_canal.proxies import grpc_direct_here
 from ray_canal.sinks.messages import MessageMaker
 from ray_canal.sinks.port import Changes, Cursor, Guarantee, Kind, SinkError
 from ray_canal.sinks.target_checks import SourceTable
@@ -131,6 +132,7 @@ class RocketSink:
         config = self._config
         keys = Credentials(secret(config.access_key), secret(config.secret_key))
         address = ";".join(f"{host}:{port}" for host, port in _places(config.address))
+        grpc_direct_here()
         try:
             given = ClientConfiguration(
                 address, keys, config.namespace, request_timeout=int(config.timeout_s)
