@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from ray_canal.sinks.column_specs import ColumnSpec, column_specs
 from ray_canal.sinks.filled import filled, kept_key, refuse_held_key, refuse_untold_key
 from ray_canal.sinks.left_out import is_left_out, is_of_sequence, refuse_changes
 from ray_canal.sinks.port import READ_AGAIN, Changed, Rows, SinkError, advising, naming
+from ray_canal.sinks.rounding import of_rounded_kind, refuse_rounding, tell_rounding
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
 
 logger = logging.getLogger(__name__)
@@ -112,6 +114,7 @@ class SchemaFollower:
         self._tables = tables
         self._begin = begin
         self._fits: dict[tuple[TableName, pa.Schema], dict[str, str]] = {}
+        self._compared: set[TableName] = set()
         self._sources: dict[TableName, str] = {}
 
     def forget(self) -> None:
@@ -131,7 +134,11 @@ class SchemaFollower:
         self.claim(name, rows.schema, rows.table)
         columns = self._fits.get((name, schema))
         if columns is None:
-            columns = self._fit(name, column_specs(schema, rows.meta, rows.key), rows.key)
+            specs = column_specs(schema, rows.meta, rows.key)
+            columns = self._fit(name, specs, rows.key)
+            if name not in self._compared:  # it may be made by hand
+                self._compared.add(name)
+                tell_rounding(name, specs, columns, partial(self._tables.differing, name))
             self._fits[name, schema] = columns
         return name, columns
 
@@ -409,22 +416,10 @@ class SchemaFollower:
     ) -> None:
         """Raises SinkError: a column has a type now whose values a target may round without a word
         to fit the type that it has there. (Others are refused when they come.)"""
-        kinds = (pa.types.is_floating, pa.types.is_decimal, pa.types.is_temporal)
         names = {each.lower() for each in change.retyped}
-        retyped = [
-            column
-            for column in columns
-            if column.name.lower() in names and any(is_one(column.kind) for is_one in kinds)
-        ]
-        differing = self._tables.differing(name, retyped) if retyped else ()
-        for column in differing:
-            raise SinkError(
-                f"at {change.journal_name}:{change.position} column {column.name} of "
-                f"{change.schema}.{change.table} became {column.declared or column.kind}, and in "
-                f"{name} it has another type, to which values might be rounded: change it there, "
-                f'or set {self._policy.setting("schema_change")} = "evolve", and start again',
-                "schema",
-            )
+        retyped = [column for column in of_rounded_kind(columns) if column.name.lower() in names]
+        if retyped:
+            refuse_rounding(self._policy, name, self._tables.differing(name, retyped), change)
 
     def _emptied(
         self, name: TableName, found: TargetTable, columns: Sequence[ColumnSpec]

@@ -311,6 +311,7 @@ class PostgresDatabase(TransactionalDatabase):
         """Write rows by their key. Where the table has other unique keys, they are removed first: a
         value may move from one row to another."""
         if key and self._delete_first.get(name, True):
+            self._refuse_cascade(name)
             self.delete(name, rows.select(list(key)))
         staged = self._stage(name, rows)
         columns = [_quoted(column) for column in rows.column_names]
@@ -324,6 +325,21 @@ class PostgresDatabase(TransactionalDatabase):
         given = "OVERRIDING SYSTEM VALUE"  # also what an identity column would count itself
         into = f"{_named(name)} AS t ({listed})"  # "excluded" would mean a table of this name
         self._run(f"INSERT INTO {into} {given} SELECT {listed} FROM {staged}{end}")
+
+    def _refuse_cascade(self, name: TableName) -> None:
+        """Raise SinkError if rows of another table would change with those that are removed."""
+        found = self._run(
+            "SELECT conrelid::regclass, conname FROM pg_constraint WHERE contype = 'f'"
+            " AND confrelid = to_regclass(%s) AND confdeltype IN ('c', 'n', 'd')",
+            _named(name),
+        )
+        for table, constraint in found:
+            raise SinkError(
+                f"{name} has another unique key, so its rows are removed and written again, and"
+                f" ON DELETE of the foreign key {constraint} would change those of {table} each"
+                f" time: drop one of the two keys, and start again",
+                "schema",
+            )
 
     def delete_like(self, name: TableName, rows: pa.Table) -> None:
         """Rows are compared as records, which can be hashed and in which NULL equals NULL. Tables

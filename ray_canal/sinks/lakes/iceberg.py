@@ -60,6 +60,8 @@ _NO_RETRIES = {"commit.retry.num-retries": "0"}
 _NEEDED = {**_NO_RETRIES, "commit.manifest-merge.enabled": "true"}
 _OF_NEW_TABLES = {**_NEEDED, "write.metadata.delete-after-commit.enabled": "true"}
 _REFUSED = (UnauthorizedError, ForbiddenError, OAuthError, BadRequestError, NotInstalledError)
+_LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+"""Types by which pyiceberg tells text and bytes of a table."""
 _CLIENTS = {"pyiceberg", "sqlalchemy", "botocore", "thrift", "google"}
 """Packages whose errors a catalog may raise, of those that pyiceberg knows."""
 _HOURS = 168
@@ -194,7 +196,9 @@ class IcebergLake:
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         known = schema_to_pyarrow(self._known(name).schema(), include_field_ids=False)
-        return [c for c in columns if known.field(c.name).type != lake_type(c.kind, False)]
+        wanted = [lake_type(column.kind, False) for column in columns]
+        pairs = zip(columns, (_LARGE.get(kind, kind) for kind in wanted), strict=True)
+        return [column for column, kind in pairs if known.field(column.name).type != kind]
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         """Widen types; Iceberg refuses what is not wider."""

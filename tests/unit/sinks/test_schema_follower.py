@@ -17,6 +17,7 @@ from ray_canal.config.sink import LakeConfig
 from ray_canal.model.table_event import ERASE, RENAME
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.column_type import column_meta
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.duckdb import DuckDatabase
 from ray_canal.sinks.databases.mysql_types import canonical_type, has_no_empty_label
 from ray_canal.sinks.databases.renames import DatabaseFollower
@@ -231,6 +232,32 @@ def test_a_type_to_which_values_might_be_rounded_stops_it(database: DuckDatabase
     evolving = follower(database, schema_change="evolve")
     evolving.follow([change])
     shop.follow([change])
+
+
+def test_columns_that_may_round_values_are_named_once(
+    database: DuckDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    database._run("CREATE SCHEMA shop.s")
+    database._run("CREATE TABLE shop.s.t (ID INT, v0 DECIMAL(9,1), v1 DOUBLE, v2 BIGINT)")
+    shop, table = follower(database), altered("t", "decimal(9,4) double int")
+    schema = table.change.arrow_schema
+    rows = Rows(pa.RecordBatch.from_pylist([], schema), table.meta)
+    for _ in range(2):
+        shop.columns(rows)
+        shop.forget()
+    [told] = caplog.messages
+    assert "s.t has other types than the source in v0 (decimal(9,4)): the target may" in told
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_that_a_lake_made_has_no_other_types(kind: str, tmp_path: Path) -> None:
+    lake = lake_of(sink_config(kind, lake=options(kind, tmp_path)))
+    name, kinds = TableName("s", "t"), (pa.string(), pa.binary(), pa.decimal256(65, 30), pa.int8())
+    columns = [ColumnSpec(f"c{n}", kind) for n, kind in enumerate(kinds)]
+    lake.open()
+    lake.create(name, columns)
+    assert lake.differing(name, columns) == []
+    lake.close()
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
