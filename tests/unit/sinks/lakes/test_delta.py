@@ -192,3 +192,24 @@ def test_what_a_table_of_ones_own_refuses_is_not_tried_for_ever(tmp_path: Path) 
         named = columns.set(1, columns.field("v").with_name(name))
         DeltaTable.create(tmp_path / "named", named, mode="overwrite")
         assert merge("named", 1, name) == "schema"
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_key_from_0_to_minus_0_and_back(kind: pa.DataType, tmp_path: Path) -> None:
+    """A merge, which takes them for one number, had refused that again and again."""
+    table = DeltaFile(str(tmp_path / "t"), "a")
+    table.create(pa.schema([("f", kind), ("s", pa.string()), ("v", pa.int32())]))
+
+    def merge(at: int, gone: list[float], come: list[float]) -> str:
+        def keys(values: list[float]) -> pa.Table:
+            return pa.table({"f": pa.array(values, kind), "s": ["a"] * len(values)})
+
+        rows = keys(come).append_column("v", pa.array([at] * len(come), pa.int32()))
+        table.merge(["f", "s"], keys(gone), rows, RowPlace(1, 1, at, 1))
+        found = DeltaTable(tmp_path / "t").to_pyarrow_table().sort_by("v").to_pydict()
+        return str([*zip(found["f"], found["v"], strict=True)])
+
+    assert merge(1, [], [0.0, 1.5]) == "[(0.0, 1), (1.5, 1)]"
+    assert merge(2, [0.0], [-0.0]) == "[(1.5, 1), (-0.0, 2)]"
+    assert merge(3, [-0.0], [0.0]) == "[(1.5, 1), (0.0, 3)]"
+    assert merge(4, [-0.0, 0.0], [2.5]) == "[(1.5, 1), (2.5, 4)]"
