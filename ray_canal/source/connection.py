@@ -5,6 +5,7 @@ PyMySQL does handshake, TLS and authentication. Passwords never get into a messa
 
 from __future__ import annotations
 
+import errno
 import logging
 import ssl
 import struct
@@ -210,8 +211,17 @@ def server_error(
             "signed the server's certificate (mode 'required' checks none)"
         )
     if 2000 <= code < 2100 or code in (0, 4031):
-        return ConnectionLost(f"{who}: {text} ({code}); is the server running and reachable?")
+        return ConnectionLost(f"{who}: {text} ({code}); {_hint(text)}")
     return SourceError(f"{who}: {text} ({code})")
+
+
+def _hint(text: str) -> str:
+    if f"[Errno {errno.EMFILE}]" in text:
+        return (
+            "this process may open no more files: raise its limit (`ulimit -n`, LimitNOFILE of "
+            "systemd) and start it again"
+        )
+    return "is the server running and reachable?"
 
 
 def _binlog_error(who: str, text: str) -> CanalError:

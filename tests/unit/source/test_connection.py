@@ -47,6 +47,7 @@ VERIFY = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signe
         (2026, "SSL is required but the server doesn't support it", False, ConnectionLost,
          "source.tls.mode"),
         (2003, "Can't connect (Connection refused)", False, ConnectionLost, "running"),
+        (2003, "Can't connect ([Errno 24] Too many open files)", False, ConnectionLost, "ulimit"),
     ],
 )  # fmt: skip
 def test_each_error_says_what_to_do(
