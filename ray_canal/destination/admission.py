@@ -22,9 +22,16 @@ class LeftOut:
 
 class Admission:
     """Admission of subscribers to the log of one generation. `cursors`: what its upstream is opened
-    with. `apart`: who is not even tried, as its cursor could not be served lately."""
+    with. `apart`: who is not even tried, as its cursor could not be served lately. `read_to`: how
+    far the log was read that is served until then, if one is."""
 
-    def __init__(self, known: Mapping[int, SubscriberMeta], apart: Collection[int]) -> None:
+    def __init__(
+        self,
+        known: Mapping[int, SubscriberMeta],
+        apart: Collection[int],
+        read_to: EntryPosition | None = None,
+    ) -> None:
+        self.read_to = read_to
         self.apart = frozenset(apart) & known.keys()
         self.cursors = {
             client_id: subscriber.cursor
@@ -85,7 +92,12 @@ class Admission:
             return True
         asked = self.cursors.get(client_id)
         changed = asked is None or (cursor != asked and cursor.position not in placed)
-        return changed and not start.same_log
+        return changed and not (start.same_log and self._was_read(cursor.position, order))
+
+    def _was_read(self, place: EntryPosition, order: LogOrder) -> bool:
+        """Return whether it is a place of the log that was served, as one that was acked is; one
+        that somebody has moved to may have been looked up in yet another log."""
+        return self.read_to is not None and order.key(place) <= order.key(self.read_to)
 
 
 def oldest_in(

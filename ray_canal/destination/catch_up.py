@@ -181,10 +181,8 @@ class CatchUp:
         pipeline = self._opened
         assert pipeline is not None
         newest = self._state.subscribers.get(self._client_id)
-        if newest.cursor is not None and newest.cursor != subscriber.cursor:
-            if newest.cursor.is_foreign(pipeline.identity):
-                raise InstanceNotRunning("the subscriber acked elsewhere while its dump was opened")
-            cursor = newest.cursor  # an ack was being written
+        if newest.cursor not in (subscriber.cursor, cursor):
+            raise InstanceNotRunning("the subscriber acked elsewhere while its dump was opened")
         subscriber = newest
         position = None if cursor is None else cursor.position
         terms = self._state.subscribers.terms(subscriber)

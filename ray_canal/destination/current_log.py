@@ -30,6 +30,10 @@ class CurrentLog:
             return LogPosition(self.identity, self.pipeline.store.first_position)
         return None if self.start is None else LogPosition(self.identity, self.start)
 
+    def last_position(self) -> EntryPosition | None:
+        """Return how far the log that is served was read; None: there is none."""
+        return None if self.pipeline is None else self.pipeline.store.last_position
+
     def fail(self, error: Exception) -> None:
         """End the generation that is served, if there is one."""
         if self.pipeline is not None:

@@ -120,7 +120,8 @@ class Lifecycle:
         if await self._has_forgotten():
             known = {**state.subscribers.known, **known}
         expired = {client_id for client_id, one in known.items() if one.expired}
-        admission = Admission(known, {*self._catch_ups.unserved, *expired})
+        apart = {*self._catch_ups.unserved, *expired}
+        admission = Admission(known, apart, log.last_position())
         pipeline = log.opening = LogPipeline(
             state.config.now, state.folders.new(), state.changed, self._catch_ups.detach,
             state.runtime,
@@ -206,6 +207,7 @@ class Lifecycle:
             reach_bytes=self._state.config.now.store.capacity_bytes,
             unattended=None if admission.cursors else await self._kept_start(),
             newest=await records.cursors.run(records.timeline.newest),
+            read_to=admission.read_to,
         )
         delivered = "" if self._log.delivered is None else self._log.delivered.gtid
         cursors = [*admission.cursors.values()]

@@ -22,13 +22,15 @@ class StartOptions:
     is another one. `reach_bytes`: so is one that lies further behind the newest one, in bytes of
     binlog. Who is left out is for a catch-up. `unattended`: where the log began that nobody had
     subscribed to; for a start without cursors. `newest`: the last file of which something was
-    handed out, acked or not. `joins`: somebody reads that log already, so that a start without
+    handed out, acked or not. `read_to`: the end of the log that was read last, as far as it was
+    read. `joins`: somebody reads that log already, so that a start without
     cursors is in the same log if it has that file."""
 
     partial: bool = False
     reach_bytes: int | None = None
     unattended: LogPosition | None = None
     newest: LogFile = NO_FILE
+    read_to: EntryPosition | None = None
     joins: bool = False
 
 

@@ -48,6 +48,7 @@ from ray_canal.source.start.log_file import MICROS, WIDE_OFFSET, Log
 from ray_canal.source.start.own_log import (
     acked_gtids,
     begun_again,
+    has_bytes,
     has_file,
     misfit_of_last,
     own_place,
@@ -225,7 +226,9 @@ class _Decision:
 
     def goes_on(self, options: StartOptions) -> bool:
         """Return whether the log is certainly the one that was read, also beyond the cursors."""
-        return not self.displaced and has_file(self._log, self.search, options.newest)
+        if self.displaced or not has_file(self._log, self.search, options.newest):
+            return False
+        return options.read_to is None or has_bytes(self._log, options.read_to)
 
     # ---- cursors
 

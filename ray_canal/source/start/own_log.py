@@ -50,6 +50,12 @@ def has_file(log: Log, search: Search, file: LogFile) -> bool:
     return not file.journal_name or (base == first_base and number < first)
 
 
+def has_bytes(log: Log, place: EntryPosition) -> bool:
+    """Return whether a file is as long as it was read, or has been purged. A crash of the server's
+    machine takes what was not synced (sync_binlog); so does a copy that is put back."""
+    return place.position <= dict(log.files()).get(place.journal_name, place.position)
+
+
 def acked_gtids(position: EntryPosition) -> str:
     """The GTIDs of all that a subscriber was given and has acked, of one of them in part."""
     return union(position.gtid, position.open_gtid)

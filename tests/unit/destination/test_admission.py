@@ -34,7 +34,7 @@ def test_who_is_tried() -> None:
 
 def test_who_is_left_out_and_who_is_placed() -> None:
     """b2, b16."""
-    admission = Admission(known(c1=at(100), c2=at(4), c3=at(50)), ())
+    admission = Admission(known(c1=at(100), c2=at(4), c3=at(50)), (), at(300).position)
     gone = PositionPurged("gone")
     places = at(100).position, at(4).position, at(60).position
     start = Start(at(100).position, places, failures=(None, gone, None), behind=(0, 0, 40))
@@ -53,7 +53,7 @@ def test_who_is_left_out_and_who_is_placed() -> None:
 
 def test_a_subscriber_that_came_meanwhile() -> None:
     """A3: before the new log's start, in another server's log, or in a log of before a reset."""
-    admission = Admission(known(c1=at(100)), ())
+    admission = Admission(known(c1=at(100)), (), at(300).position)
     same = started(admission, 100)
     assert not admission.is_outdated(known(c1=at(100)), same, HERE)
     assert not admission.is_outdated(known(c1=at(120), c2=at(100)), same, HERE)
@@ -68,11 +68,24 @@ def test_a_subscriber_that_came_meanwhile() -> None:
 def test_who_subscribed_in_the_old_log_that_nobody_else_had() -> None:
     """A3, A1: the server was reset while nobody had subscribed; a subscriber of the old log that
     came before this was noticed is not taken into the new one in silence."""
-    admission = Admission({}, ())
+    admission = Admission({}, (), at(1757).position)
     new_log = started(admission, 4, same_log=False)
     assert admission.is_outdated(known(c1=at(1757)), new_log, HERE)
     assert not admission.is_outdated(known(c1=at(1757)), started(admission, 4), HERE)
     assert not admission.is_outdated({}, new_log, HERE)
+
+
+def test_a_place_that_was_looked_up_in_another_log() -> None:
+    """A1: a server was put back to an older copy; a seek had its place looked up before that, in a
+    file that the copy has not, and no other cursor was in that."""
+    moved = known(c1=at(400), c2=at(100))
+    for read_to in (None, at(300).position):
+        admission = Admission(known(c1=at(120), c2=at(100)), (), read_to)
+        start = started(admission, 100)
+        assert not admission.is_outdated(known(c1=at(120), c2=at(100)), start, HERE)
+        assert admission.is_outdated(moved, start, HERE)
+    admission = Admission(known(c1=at(120), c2=at(100)), (), at(400).position)
+    assert not admission.is_outdated(moved, started(admission, 100), HERE)
 
 
 def test_a_place_that_cannot_be_served_vouches_for_nobody() -> None:

@@ -98,6 +98,18 @@ def test_what_was_handed_out_beyond_the_cursors(newest: LogFile, same_log: bool)
     assert decide(source(), [cursor(place)], ServersLog(), options=options).same_log
 
 
+@pytest.mark.parametrize(("missing", "same_log"), [(0, True), (1, False)])
+def test_a_file_that_was_read_further_than_it_is_long(missing: int, same_log: bool) -> None:
+    """A1: the server's machine died before all that it had sent was on its disk, or a copy with the
+    same file was put back: the cursor is where it was, and an ack since may be behind the end."""
+    place, sizes = place_of(), dict(ServersLog().files())
+    read_to = EntryPosition(THIRD, sizes[THIRD] + missing)
+    start = decide(source(), [cursor(place)], ServersLog(), options=StartOptions(read_to=read_to))
+    assert (start.position, start.same_log) == (place, same_log)
+    purged = StartOptions(read_to=EntryPosition("mysql-bin.000000", 1 << 31))
+    assert decide(source(), [cursor(place)], ServersLog(), options=purged).same_log
+
+
 def test_a_log_that_was_reset() -> None:
     """A1: the log was reset and the cursor's file is gone, or there again: its GTIDs tell."""
     own = ServersLog().executed().split(":", maxsplit=1)[0]
