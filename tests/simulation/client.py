@@ -46,6 +46,7 @@ class Client:
         self.start: Any = None  # where it has asked to begin
         self.consumer: asyncio.Task[None] | None = None
         self.paused_s: float | None = None  # when an operator had paused it
+        self.passed: set[int] = set()  # rows that it may have passed over, by a filter of before
         self.expired = False  # an operator has made void what it was handed
 
     def say(self, *words: Any) -> None:
@@ -55,6 +56,7 @@ class Client:
         """Be a copy of another one."""
         self.filter, self.policy = other.filter, other.policy
         self.transactions, self.paused_s = other.transactions, other.paused_s
+        self.passed = set(other.passed)
 
     def wants(self, number: int) -> bool:
         return TABLES[self.run.tables[number]] in NAMES_OF[self.filter]
@@ -62,9 +64,13 @@ class Client:
     def missing(self) -> int | None:
         """The next row that it has not taken; None: it has all that there is."""
         assert self.first is not None
-        while self.next < len(self.run.tables) and not self.wants(self.next):
+        end = len(self.run.tables)
+        while self.next < end and (self._may_miss(self.next) or not self.wants(self.next)):
             self.next += 1
-        return self.next if self.next < len(self.run.tables) else None
+        return self.next if self.next < end else None
+
+    def _may_miss(self, number: int) -> bool:
+        return number in self.run.faults.gone or number in self.passed
 
     async def live(self) -> None:
         while not self.run.over:
@@ -103,9 +109,16 @@ class Client:
         if tasks := {task for client_id, task in calls if client_id == self.client_id}:
             await asyncio.wait(tasks)
 
+    def change_filter(self, text: str) -> None:
+        """Ask for other tables. What it has read past without seeing it does not come."""
+        rows = range(len(self.run.tables))
+        passed = self.passed | {number for number in rows if not self.wants(number)}
+        self.moved()
+        self.filter, self.passed = text, passed
+
     def moved(self) -> None:
         """Somebody has moved its cursor: all that comes from there on is new."""
-        self.first, self.next, self.acked = None, 0, -1
+        self.first, self.next, self.acked, self.passed = None, 0, -1, set()
         self.highest, self.taken = (0, 0, 0, 0), {}
 
     def _subscribed(self) -> None:
@@ -201,6 +214,11 @@ class Client:
             )
             return False
         self.highest = row
+        faults = self.run.faults
+        assert not faults.must_be_told(self.acked, number), (
+            f"client {self.client_id}: acked row {self.acked} is gone, and {number} comes without "
+            "an error"
+        )
         if number < self.next:
             assert row[0] > self.taken.get(number, -1), (
                 f"client {self.client_id}: row {number} comes again under a higher id, {row}"
@@ -208,13 +226,15 @@ class Client:
             # Another server may have more rows in an event than fit behind the cursor; one without
             # GTIDs is searched by commit time (guarantees.md, "Limits").
             commits = self.run.commits
-            repeats = self.run.guesses or commits[number] == commits[self.acked]
+            repeats = faults.guesses or faults.begins_again
+            repeats |= commits[number] == commits[self.acked]
             assert number > self.acked or repeats, (
                 f"client {self.client_id}: acked row {number} comes again"
             )
             return False
         wanted = self.missing()
-        assert number == wanted or self.run.is_unseen_reset, (
+        before = self._may_miss(number) and (wanted is None or number < wanted)
+        assert number == wanted or before or faults.is_unseen_reset, (
             f"client {self.client_id}: row {number} comes at {row}, and {wanted} never came"
         )
         self.taken[number] = row[0]

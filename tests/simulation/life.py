@@ -19,7 +19,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 from ray_canal.config import InstanceConfig
@@ -37,6 +37,7 @@ from ray_canal.errors import (
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.position import LogPosition
 from tests.simulation.client import Client
+from tests.simulation.faults import Faults
 from tests.simulation.operations import Operator
 from tests.simulation.processes import DESTINATION, Outside, Owner, Transport
 from tests.simulation.runtime import in_place
@@ -44,9 +45,6 @@ from tests.simulation.servers import TABLES, Server
 from tests.simulation.virtual_time import EPOCH_S, virtual_time
 
 CLIENTS = 3
-TIME_S = (0.5, 0.5, 6.0)
-"""For how long things happen to a destination. Of the first 13 lives that broke, 12 were of 6 s; a
-short one costs less than a third of that."""
 DRAIN_S = 600.0
 _SPILL = tempfile.mkdtemp(prefix="ray_canal_simulation.")
 
@@ -60,15 +58,11 @@ class Simulation:
         self.verbose = verbose
         self.over = False
         self.tables: list[int] = []  # by row number
-        self.commits: list[int] = []  # likewise
+        self.commits: list[int] = []  # likewise, counted
+        self._committed = 0
         self.writes = True
         self._ends: list[asyncio.Task[None]] = []
-        self._logs_gone = False  # a log was reset, or files of it were purged
-        self.is_unseen_reset = False  # files were purged of a log that was reset
-        self._was_reset = False
-        self.guesses = False  # a server without GTIDs was left for another one
-        self._taken_over = False
-        self._lagging = False  # the server that is left lacks what was delivered
+        self.faults = Faults(self)
 
     def say(self, *words: Any) -> None:
         if self.verbose:
@@ -92,6 +86,8 @@ class Simulation:
                     "gtid": gtids and self.random.random() < 0.3,
                     "start": "earliest",
                     "reconnect_max_s": 2.0,
+                    "on_reset": self.faults.on_reset,
+                    "on_purged": self.faults.on_purged,
                 },
                 "store": {
                     "batch_mode": "MEMSIZE",
@@ -119,18 +115,18 @@ class Simulation:
 
     async def _life(self) -> None:
         self._commit(5)
-        self._replicate()
+        self.replicate()
         self.outside.owner = Owner(self.outside, self.config, Claim())
         supervisor = asyncio.create_task(self._supervise())
         writer = asyncio.create_task(self._write())
-        faults = asyncio.create_task(self._faults())
+        faults = asyncio.create_task(self.faults.happen())
         operator = asyncio.create_task(self.operator.live())
         everything = self._everything = [supervisor, writer, faults, operator]
         for client in self.clients:
             self.consume(client)
         try:
-            await self._watched(asyncio.sleep(self.random.choice(TIME_S)), everything)
-            self._heal()
+            await self._watched(asyncio.sleep(self.faults.time_s()), everything)
+            self.faults.heal()
             faults.cancel()
             self.writes, self.outside.quiet = False, True
             self.say("drain")
@@ -156,6 +152,10 @@ class Simulation:
                         task.cancel()
                         other.result()
         await task
+
+    def end(self, owner: Owner) -> None:
+        """Kill an owner; wait for it at the end of everything."""
+        self._ends.append(asyncio.create_task(owner.kill()))
 
     def consume(self, client: Client) -> None:
         """Begin a client's life, or go on with it."""
@@ -219,13 +219,14 @@ class Simulation:
         gone = isinstance(error, TransactionsMissing | PositionPurged | PositionNotFound)
         # Nothing was consumed where it came from: another server is searched by time, if at all.
         unknown = "has neither GTIDs" in str(error) or "Lost: everything" in str(error)
-        if gone and (self._logs_gone or self.guesses or unknown or client.start is not None):
+        faults = self.faults
+        if gone and (faults.logs_gone or faults.guesses or unknown or client.start is not None):
             return True
-        if isinstance(error, Fenced) and self._taken_over:
+        if isinstance(error, Fenced) and faults.taken_over:
             return False
         if isinstance(error, BatchNotFound) and client.expired:
             return False
-        assert error.retryable or isinstance(error, InstanceRestarted) or self._lagging, (
+        assert error.retryable or isinstance(error, InstanceRestarted) or faults.lagging, (
             f"client {client.client_id}: {type(error).__name__}: {error}"
         )
         return False
@@ -239,25 +240,26 @@ class Simulation:
         return self.loop.clock.now
 
     @property
-    def _master(self) -> Server:
+    def master(self) -> Server:
         return self.outside.servers[0]
 
-    def _replicate(self) -> None:
+    def replicate(self) -> None:
         """The standby has what the master has."""
         for server in self.outside.servers[1:]:
-            for transaction in self._master.transactions[len(server.transactions) :]:
+            for transaction in self.master.transactions[len(server.transactions) :]:
                 server.apply(transaction)
                 if self.random.random() < 0.05:
                     server.rotate()
 
     def _commit(self, count: int) -> None:
-        server = self._master
+        server = self.master
         for _ in range(count):
             rows = []
+            self._committed += 1
             for _ in range(self.random.choice((0, 1, 2, 3, 12))):
                 rows.append((len(self.tables), self.random.randrange(len(TABLES))))
                 self.tables.append(rows[-1][1])
-                self.commits.append(len(server.transactions))
+                self.commits.append(self._committed)
             commit_us = round((EPOCH_S + self._now()) * 1_000_000)
             server.commit(rows, commit_us + len(self.tables))
             if self.random.random() < 0.08:
@@ -265,10 +267,10 @@ class Simulation:
 
     async def _write(self) -> None:
         while self.writes:
-            if self._master.alive:
+            if self.master.alive:
                 self._commit(self.random.choice((1, 1, 1, 5)))
                 if self.random.random() < 0.5:
-                    self._replicate()
+                    self.replicate()
             await asyncio.sleep(self.random.choice((0.01, 0.1, 0.3, 1.0)))
 
     async def _supervise(self) -> None:
@@ -282,123 +284,9 @@ class Simulation:
                     self.outside.owner = Owner(self.outside, self.config, owner.claim)
             elif owner is not None and owner.is_fenced:
                 await asyncio.sleep(1.0)
-                self._ends.append(asyncio.create_task(owner.kill()))
+                self.end(owner)
                 self.outside.owner = Owner(self.outside, self.config, Claim())
             await asyncio.sleep(0.4)
-
-    async def _faults(self) -> None:
-        kinds: dict[Callable[[], Awaitable[None]], int] = {
-            self.kill_owner: 4,
-            self.break_upstream: 4,
-            self.records_away: 2,
-            self.records_in_doubt: 2,
-            self.answers_get_lost: 4,
-            self.disk_full: 2,
-            self.step_the_clock: 1,
-            self.purge: 1,
-            self.take_over: 1,
-            self.restart_server: 2,
-        }
-        if len(self.outside.servers) > 1:
-            kinds[self.fail_over] = 4
-        elif self.random.random() < 0.3:
-            kinds[self.reset_server] = 2
-        while True:
-            await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
-            (fault,) = self.random.choices(list(kinds), list(kinds.values()))
-            self.say("fault:", fault.__name__)
-            await fault()
-
-    def _heal(self) -> None:
-        self.outside.records.away, self.outside.records.in_doubt = False, 0.0
-        self.outside.disk_full = False
-        self.outside.answers_lost = 0.0
-        for server in self.outside.servers:
-            server.alive = True
-        self._replicate()
-
-    async def kill_owner(self) -> None:
-        assert self.outside.owner is not None
-        self._ends.append(asyncio.create_task(self.outside.owner.kill()))
-
-    async def break_upstream(self) -> None:
-        upstreams = self.outside.upstreams  # type: ignore[attr-defined]
-        for upstream in upstreams[-3:]:
-            upstream.cut = True
-
-    async def records_away(self) -> None:
-        records = self.outside.records
-        records.away, records.silent = True, self.random.random() < 0.5
-        await asyncio.sleep(self.random.choice((0.1, 1.0, 8.0)))
-        self.outside.records.away = False
-
-    async def records_in_doubt(self) -> None:
-        self.outside.records.in_doubt = 0.3
-        await asyncio.sleep(2.0)
-        self.outside.records.in_doubt = 0.0
-
-    async def answers_get_lost(self) -> None:
-        self.outside.answers_lost = self.random.choice((0.1, 0.5))
-        await asyncio.sleep(self.random.choice((0.5, 3.0)))
-        self.outside.answers_lost = 0.0
-
-    async def disk_full(self) -> None:
-        self.outside.disk_full = True
-        await asyncio.sleep(self.random.choice((0.5, 5.0)))
-        self.outside.disk_full = False
-
-    async def take_over(self) -> None:
-        """Another deployment starts the destination, while the old one's processes go on and are
-        restarted. Who was replaced never takes it back."""
-        old = self.outside.owner
-        if old is None or old.claim.epoch() is None:
-            return  # of two that begin at once, either may be the last
-        self._taken_over = True
-        self.outside.owner = Owner(self.outside, self.config, Claim())
-        try:
-            await asyncio.sleep(self.random.choice((0.1, 1.0, 5.0)))
-        finally:  # also where the faults end meanwhile: clients may still have its handle
-            self._ends.append(asyncio.create_task(old.kill()))
-            Owner(self.outside, self.config, old.claim)
-
-    async def purge(self) -> None:
-        self._logs_gone = True
-        self.is_unseen_reset |= self._was_reset
-        self._master.purge(self.random.choice((1, 2)))
-
-    async def restart_server(self) -> None:
-        server = self._master
-        server.alive = False
-        self.guesses |= not server.gtids and len(self.outside.servers) > 1
-        await asyncio.sleep(self.random.choice((0.1, 1.0)))
-        server.alive = True
-        server.rotate()
-
-    async def reset_server(self) -> None:
-        await asyncio.sleep(1.0)  # no two logs have a file of one name and one second
-        while int(EPOCH_S + self._now()) <= self._master.files[-1].created_s:
-            await asyncio.sleep(0.1)
-        self._logs_gone = self._was_reset = True
-        self._master.reset()
-
-    async def fail_over(self) -> None:
-        """The master dies. The standby takes over at once, or once it has all that was written;
-        the old master comes back as its replica."""
-        old, new = self.outside.servers
-        if not old.alive:
-            return
-        old.alive = False
-        self.guesses |= not old.gtids
-        if self.random.random() < 0.3:
-            self._lagging = True
-            await asyncio.sleep(self.random.choice((0.3, 2.0)))
-        self._replicate()
-        self.outside.servers[:] = [new, old]
-        await asyncio.sleep(self.random.choice((0.1, 1.0, 3.0)))
-        old.alive = True
-
-    async def step_the_clock(self) -> None:
-        self.loop.clock.wall_offset_s += self.random.choice((-3600.0, -11.0, 5.0, 7200.0))
 
 
 def broken(first: int, count: int, verbose: bool = False) -> list[str]:

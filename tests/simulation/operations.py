@@ -1,5 +1,5 @@
-"""An operator of a simulated destination, who pauses, moves, renames and copies subscribers, and
-applies other settings, while everything else goes wrong.
+"""An operator of a simulated destination, who pauses, moves, renames and copies subscribers,
+changes their tables, and applies other settings, while everything else goes wrong.
 
 What an operator has done counts: a paused subscriber gets nothing, one that was moved gets what
 comes from its new place on, and one with another name goes on where it was.
@@ -18,8 +18,9 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError
 from ray_canal.errors import CanalError, Fenced, InstanceRestarted
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.subscription import StartWish
-from tests.simulation.client import Client
+from tests.simulation.client import FILTERS, Client
 from tests.simulation.processes import DESTINATION, OWNER, Owner
+from tests.simulation.servers import BinlogFile
 
 if TYPE_CHECKING:
     from tests.simulation.life import Simulation
@@ -41,7 +42,7 @@ class Operator:
         """Act until nobody writes any more, and end what has begun."""
         acts = (
             self.pause, self.pause, self.resume, self.resume, self.expire, self.seek, self.seek,
-            self.rename, self.copy, self.apply,
+            self.rename, self.copy, self.apply, self.filter,
         )  # fmt: skip
         while self._acts and self.run.writes:
             await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
@@ -64,8 +65,26 @@ class Operator:
     async def seek(self, client: Client) -> None:
         """Its program is stopped meanwhile, as it has to forget what it took."""
         await client.stop()
-        await self._operate(client, "seek", self._place())
+        server = self.run.master
+        (place, first), life = self._place(), server.life
+        done = await self._operate(client, "seek", place)
+        if done and first is not None and (server, life) == (self.run.master, server.life):
+            cursor = self.run.cursor(client.client_id)
+            if cursor is not None and cursor.identity.server_uuid == server.uuid:
+                found = self.run.number_at(cursor)
+                purged = place == "earliest" and found > first
+                assert found == first or purged, f"seek {place}: it is at {found}, not {first}"
         client.moved()
+        self.run.consume(client)
+
+    async def filter(self, client: Client) -> None:
+        """Change its tables: what comes behind its cursor is of the new ones. What it took by the
+        old ones it has to forget."""
+        await client.stop()
+        text = self.random.choice(FILTERS)
+        if self.random.random() < 0.5:
+            await self._operate(client, "filter", text)
+        client.change_filter(text)
         self.run.consume(client)
 
     async def rename(self, client: Client) -> None:
@@ -120,7 +139,7 @@ class Operator:
         """Return where a new subscriber is to begin; None: where the log does."""
         if not self._acts or self.random.random() < 0.5:
             return None
-        place = self._place()
+        place, _ = self._place()
         with contextlib.suppress(ValueError):
             return dt.datetime.fromisoformat(place)
         name, _, offset = place.partition(":")
@@ -128,18 +147,33 @@ class Operator:
             return EntryPosition(name, int(offset))
         return None if place == "earliest" else place
 
-    def _place(self) -> str:
-        server = self.run.outside.servers[0]
+    def _place(self) -> tuple[str, int | None]:
+        """Return a place, and the first row that comes from there on; None: where the destination's
+        log begins or ends."""
+        server = self.run.master
         kind = self.random.choice(("head", "tail", "earliest", "offset", "time", "gtids"))
         file = self.random.choice(server.files)
         if kind == "gtids" and server.gtids and file.before:
-            return file.before
+            return file.before, self._first(server.files[server.files.index(file) :])
         if kind == "time" and server.transactions:
-            commit_us = self.random.choice(server.transactions).commit_us
-            return dt.datetime.fromtimestamp(commit_us // 1_000_000, dt.timezone.utc).isoformat()
+            second = self.random.choice(server.transactions).commit_us // 1_000_000
+            since = [made for made in server.transactions if made.commit_us >= second * 1_000_000]
+            rows = [number for made in since for number, _ in made.rows]
+            text = dt.datetime.fromtimestamp(second, dt.timezone.utc).isoformat()
+            return text, rows[0] if rows else len(self.run.tables)
         if kind == "offset" and file.entries:
-            return f"{file.name}:{self.random.choice(file.entries).position}"
-        return kind if kind in ("head", "tail") else "earliest"
+            entry = self.random.choice(file.entries)
+            files = server.files[server.files.index(file) :]
+            return f"{file.name}:{entry.position}", self._first(files, entry.begin)
+        if kind in ("head", "tail"):
+            return kind, None
+        return "earliest", self._first(server.files)
+
+    def _first(self, files: list[BinlogFile], position: int = 0) -> int:
+        """Return the first row of these files, of the first one from a position on."""
+        entries = [entry for entry in files[0].entries if entry.position >= position]
+        entries += [entry for file in files[1:] for entry in file.entries]
+        return next((row for entry in entries for row in entry.rows), len(self.run.tables))
 
     async def _operate(self, client: Client, action: str, argument: Any = None) -> bool:
         """Do it until an answer says that it is done, or cannot be; return whether it is done.
@@ -164,7 +198,10 @@ class Operator:
         owner: Owner | None = self.run.outside.owner
         if owner is None or not owner.alive:
             return None
-        reply = owner.call("operate", (client.client_id, action, argument))
+        call: Any = ("operate", (client.client_id, action, argument))
+        if action == "filter":
+            call = ("change_filter", (client.client_id, argument))
+        reply = owner.call(*call)
         assert reply.task is not None
         tasks.add(reply.task)
         try:

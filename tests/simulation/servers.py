@@ -11,7 +11,7 @@ import random
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -173,17 +173,50 @@ class Server:
         if self.gtids:
             self.executed.add(*gtid)
 
-    def purge(self, keep: int) -> None:
-        """Forget all files but the newest `keep`."""
-        del self.files[: max(0, len(self.files) - keep)]
+    def purge(self, keep: int) -> set[int]:
+        """Forget all files but the newest `keep`; return the rows of the others."""
+        purged = self.files[: max(0, len(self.files) - keep)]
+        del self.files[: len(purged)]
+        return {number for file in purged for entry in file.entries for number in entry.rows}
 
-    def reset(self) -> None:
-        """RESET BINARY LOGS AND GTIDS: the log begins again, the data and the uuid stay."""
+    def reset(self) -> set[int]:
+        """RESET BINARY LOGS AND GTIDS: the log begins again, the data and the uuid stay. Return the
+        rows that no log has any more."""
+        rows = self.purge(0)
+        self._go_on_with([], [])
+        return rows
+
+    def put_back(self, count: int) -> bool:
+        """Be put back to a copy of the data and the logs, when there were so many transactions, and
+        start. Return False where files of then were purged."""
+        left = count - (len(self.transactions) - sum(entry.closes for entry in self._entries()))
+        if left <= 0:
+            return False
+        files = []
+        for file in self.files:
+            ends = [k for k, entry in enumerate(file.entries) if entry.closes]
+            if left <= len(ends):
+                entries = file.entries[: ends[left - 1] + 1]
+                data = file.data[: entries[-1].position + entries[-1].length]
+                files.append(replace(file, data=data, entries=entries))
+                break
+            left -= len(ends)
+            files.append(replace(file, entries=list(file.entries), data=file.data[:]))
+        self._go_on_with(files, self.transactions[:count])
+        return True
+
+    def _entries(self) -> Iterator[Entry]:
+        return (entry for file in self.files for entry in file.entries)
+
+    def _go_on_with(self, files: list[BinlogFile], transactions: list[Transaction]) -> None:
         self.life += 1
-        self.lives.append([])
-        self.files, self._number, self._gno = [], 0, 0
-        self.transactions = []
+        self.lives.append(list(files))
+        self.files, self.transactions = files, transactions
+        self._number = journal_key(files[-1].name)[1] if files else 0
+        self._gno = sum(made.source == self.sid for made in transactions)
         self.executed = GtidSet.parse("")
+        for made in transactions:
+            self.executed.add(made.source, made.gno)
         self.rotate()
 
     # --- what it says ---------------------------------------------------------------------------
