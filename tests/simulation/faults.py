@@ -28,7 +28,7 @@ class Faults:
     def __init__(self, run: Simulation) -> None:
         self.run, self.random = run, run.random
         chance = random.Random(f"losses {run.seed}")
-        self._loses = chance.random() < 0.4
+        self._loses = chance.random() < 0.35
         self.on_reset = chance.choice(("fail", "earliest")) if self._loses else "fail"
         self.on_purged = chance.choice(("fail", "fail", "earliest")) if self._loses else "fail"
         self.gone: set[int] = set()  # rows that may be left out: no log of a server has them
@@ -43,7 +43,7 @@ class Faults:
 
     def time_s(self) -> float:
         """For how long things happen."""
-        return max(self.random.choice(TIME_S), TIME_S[-1] * self._loses)
+        return max(self.random.choice(TIME_S), 2.0 * self._loses)
 
     def must_be_told(self, acked: int, number: int) -> bool:
         """Return whether a subscriber that has acked a row meets an error before this one: its
