@@ -71,7 +71,7 @@ def test_whoever_subscribes_first_gets_what_the_first_life_began_with(tmp_path: 
         async with running(tmp_path, instance(files)) as second:
             assert second.state.log.start == began
             await second.subscribe(7, ALL)
-            head = await take(second, 7)
+            head = await take(second, 7, seconds=20.0)
             assert head is not None
             assert head.start is not None
             assert head.start.journal_name == files[1].name
