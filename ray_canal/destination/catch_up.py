@@ -196,7 +196,10 @@ class CatchUp:
         await pipeline.until_lost()
 
     async def _before(self, chunk: LogChunk, payload: Payload) -> None:
-        await self._state.records.schemas.keep(chunk.info)
+        records = self._state.records
+        await records.schemas.keep(chunk.info)
+        epoch = self._state.guard.epoch
+        await records.timeline.reach(records.cursors, epoch, chunk.info.head, is_own=False)
         if self.pipeline is not None:
             await self.note_replaced(self.pipeline, (self._client_id,), chunk, payload)
 

@@ -26,10 +26,12 @@ class LogFile(NamedTuple):
     def is_behind(self, other: LogFile) -> bool:
         """Return whether it comes later in a log than the other one; files of another base name
         do."""
-        (base, number), (other_base, other_number) = map(
-            journal_key, (self.journal_name, other.journal_name)
-        )
-        return base != other_base or number > other_number
+        number, other_number = (journal_key(each.journal_name)[1] for each in (self, other))
+        return not self.has_base_of(other) or number > other_number
+
+    def has_base_of(self, other: LogFile) -> bool:
+        """Return whether their names differ by no more than the number."""
+        return journal_key(self.journal_name)[0] == journal_key(other.journal_name)[0]
 
 
 NO_FILE = LogFile()

@@ -41,14 +41,19 @@ class TimelineRecord:
         """Return the last file of which something was handed out, of the log that is read."""
         return self._now.newest
 
-    async def reach(self, cursors: Ownership, epoch: int, head: ChunkHead) -> None:
+    async def reach(
+        self, cursors: Ownership, epoch: int, head: ChunkHead, *, is_own: bool = True
+    ) -> None:
         """Note a chunk's file before anything of it is handed out, durably, if it is a newer one.
-        Waits while the cursors' server is away. Raises Fenced."""
-        file = LogFile(head.journal_name, head.created_s)
-        if not file.created_s or not file.is_behind(self._now.newest):
+        `is_own` false: of a log next to the destination's own, in which files may be of an older
+        base name. Waits while the cursors' server is away. Raises Fenced."""
+        file, newest = LogFile(head.journal_name, head.created_s), self._now.newest
+        if not file.created_s or not file.is_behind(newest):
+            return
+        if not (is_own or newest == NO_FILE or file.has_base_of(newest)):
             return
         try:
-            while self._now.newest != file:
+            while file.is_behind(self._now.newest):
                 try:
                     await cursors.run(self._note, epoch, file)
                 except MetaUnavailable as error:
@@ -58,6 +63,8 @@ class TimelineRecord:
             self.problem = ""
 
     def _note(self, meta: MetaManager, epoch: int, file: LogFile) -> None:
+        if not file.is_behind(self._now.newest):
+            return  # another log has noted a later one meanwhile
         now = dataclasses.replace(self._now, newest=file)
         meta.save_timeline(self._destination, epoch, now)
         self._now = now

@@ -117,3 +117,31 @@ def test_the_newest_file_is_noted_once_and_while_the_backend_is_away(tmp_path: P
         await cursors.close()
 
     asyncio.run(story())
+
+
+def test_the_newest_file_may_be_a_catch_ups(tmp_path: Path) -> None:
+    """A6: who begins at the log's end is ahead of the destination's own log. A server that was put
+    back to an older copy gave the ids of those rows to other ones, in the same timeline."""
+
+    async def story() -> None:
+        cursors = Ownership("d", MetaConfig(path=str(tmp_path / "meta.db")), Claim())
+        await cursors.open()
+        epoch = await cursors.acquire()
+        timeline = TimelineRecord("d")
+        await cursors.run(timeline.enter, epoch, A, False)
+
+        async def reach(name: str, is_own: bool) -> LogFile:
+            head = ChunkHead(0, name, 4, 100, created_s=7)
+            await timeline.reach(cursors, epoch, head, is_own=is_own)
+            return timeline.reached
+
+        assert await reach("bin.000002", False) == ("bin.000002", 7)
+        at_once = reach("bin.000003", True), reach("bin.000006", False), reach("bin.000004", True)
+        await asyncio.gather(*at_once)
+        assert timeline.reached == ("bin.000006", 7)
+        assert await reach("bin.000005", True) == ("bin.000006", 7)
+        assert await reach("old.000009", False) == ("bin.000006", 7)  # before log_bin was changed
+        assert await reach("new.000001", True) == ("new.000001", 7)
+        await cursors.close()
+
+    asyncio.run(story())
