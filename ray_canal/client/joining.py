@@ -40,6 +40,7 @@ _FIRST_JOIN_LIMIT_S = 10.0
 _PROBE_S = 1.0
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """Begins a connection of HTTP/2, which gRPC speaks (RFC 9113, 3.4); a server answers it."""
+_SETTINGS, _ALERT = b"\x04", b"\x15"
 _PAUSE_S = 0.2
 _ANY_KEY = "ray_canal:head"
 """Read to see whether the head answers, as any other would be."""
@@ -56,6 +57,11 @@ class _NotListening(ConnectionError):
 
 class _HeadSilent(ConnectionError):
     """Connections of a head are taken, and nobody answers; Ray itself would wait for it."""
+
+
+class _OtherTls(ConnectionError):
+    """A head has TLS and this process has not, or the other way round; Ray itself would try again
+    for minutes, and not tell why."""
 
 
 @dataclass
@@ -98,6 +104,11 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
         _join("")
     except _HeadSilent as error:
         raise head_silent(error) from None
+    except _OtherTls as error:
+        raise InstanceNotRunning(
+            f"{error}; or name another cluster by ray.address or RAY_ADDRESS (RAY_ADDRESS=local "
+            "begins one)"
+        ) from None
     except ConnectionError as error:
         _refuse_without_token(error)
         if not local:
@@ -190,8 +201,11 @@ def _join(address: str) -> None:
     if where == "auto" and head and not _listens(head):
         # Ray notes a head's address in a file, which outlives a head that was killed.
         raise _NotListening(f"no head listens at {head}, where one was started")
-    if ":" in head and not _any_address(head, _speaks):
-        raise _HeadSilent(f"no word from {head} in {_FIRST_JOIN_LIMIT_S:.0f} s")
+    if ":" in head:
+        answer = _answer(head)
+        if answer is None:
+            raise _HeadSilent(f"no word from {head} in {_FIRST_JOIN_LIMIT_S:.0f} s")
+        _refuse_other_tls(head, answer)
     _init(address=where)
     _ours.address = address
     _ours.head = ray.get_runtime_context().gcs_address
@@ -261,14 +275,37 @@ def _raylet_lives() -> bool:
 
 
 def _listens(address: str) -> bool:
-    return _any_address(address, _accepts)
+    return any(_accepts(host, port) for host, port in _places(address))
 
 
-def _any_address(address: str, holds: Callable[[str, int], bool]) -> bool:
+def _answer(address: str) -> bytes | None:
+    """Return the first bytes of who answers there; None: nobody does."""
+    for host, port in _places(address):
+        found = _first_bytes(host, port)
+        if found is not None:
+            return found
+    return None
+
+
+def _refuse_other_tls(head: str, answer: bytes) -> None:
+    """Raises _OtherTls. A server without TLS begins with HTTP/2's settings (RFC 9113, 3.4); one
+    with TLS ends what does not begin with a handshake, maybe with an alert (RFC 8446, 5.1)."""
+    ours = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")  # as Ray reads it
+    if ours and answer[3:4] == _SETTINGS:
+        raise _OtherTls(f"the head at {head} has no TLS: unset RAY_USE_TLS")
+    if not ours and answer[:1] in (b"", _ALERT):
+        raise _OtherTls(
+            f"the head at {head} ended a connection without TLS: where it has RAY_USE_TLS=1, give "
+            "that here, too, with RAY_TLS_CA_CERT, RAY_TLS_SERVER_CERT and RAY_TLS_SERVER_KEY"
+        )
+
+
+def _places(address: str) -> Iterator[tuple[str, int]]:
     host, _, port = address.rpartition("://")[2].rpartition(":")
     # Of this machine Ray takes the address by which others know it.
     hosts = {host.strip("[]"), address_for_others(host or "localhost")}
-    return port.isdecimal() and any(holds(each, int(port)) for each in hosts)
+    if port.isdecimal():
+        yield from ((each, int(port)) for each in hosts)
 
 
 def _accepts(host: str, port: int) -> bool:
@@ -279,20 +316,19 @@ def _accepts(host: str, port: int) -> bool:
     return True
 
 
-def _speaks(host: str, port: int) -> bool:
-    """Return whether the process behind a port answers: connections of a stopped one are taken by
-    its kernel."""
+def _first_bytes(host: str, port: int) -> bytes | None:
+    """Return how the process behind a port answers, empty where it ends the connection; None if it
+    does not: connections of a stopped one are taken by its kernel."""
     try:
         connection = socket.create_connection((host, port), _PROBE_S)
     except OSError:
-        return False
+        return None
     with connection:
         connection.settimeout(_FIRST_JOIN_LIMIT_S)
         try:
             connection.sendall(_GREETING)
-            connection.recv(1)
+            return connection.recv(len(_GREETING))
         except TimeoutError:
-            return False
-        except OSError:  # it has ended the connection, as who speaks TLS does
-            return True
-    return True
+            return None
+        except OSError:
+            return b""

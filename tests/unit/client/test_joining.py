@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from ray_canal.client import api, joining
 from ray_canal.errors import ConfigError, InstanceNotRunning
 from tests.unit.actors.small_cluster import SmallCluster
 
+_PLAIN = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _JOINS = """
 import sys
 from ray_canal.client import joining
@@ -216,17 +218,49 @@ def test_a_head_that_sleeps_is_not_joined(how: str, monkeypatch: pytest.MonkeyPa
     assert asked == []
 
 
-@pytest.mark.parametrize("answer", [b"\0", b""])
-def test_a_head_that_answers_in_any_way_is_awake(answer: bytes) -> None:
-    """One that speaks TLS ends a connection that does not."""
+@pytest.mark.parametrize(
+    ("has_tls", "answer", "advice"),
+    [
+        (False, _PLAIN, None),
+        (True, b"", None),  # it waits for a handshake
+        (False, b"", "RAY_USE_TLS=1, give that here, too"),
+        (False, b"\x15\x03\x01\0\x02\x02\x46", "RAY_USE_TLS=1, give that here, too"),
+        (True, _PLAIN, "unset RAY_USE_TLS"),
+    ],
+)
+@pytest.mark.parametrize("how", ["noted", "named"])
+def test_a_head_with_other_tls_is_not_joined(
+    how: str, has_tls: bool, answer: bytes, advice: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray itself tried again for minutes, and did not tell why."""
+    joined: list[object] = []
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", lambda **how: joined.append(how["address"]))
+    monkeypatch.setattr("ray.get_runtime_context", lambda: SimpleNamespace(gcs_address="here"))
+    monkeypatch.setattr(joining, "_FIRST_JOIN_LIMIT_S", 0.2)
+    monkeypatch.setattr(joining, "_ours", joining._Membership())
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_USE_TLS", "1" if has_tls else "0")
     with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        monkeypatch.setattr(joining, "address_of_auto", lambda: address)
+        if how == "named":
+            monkeypatch.setenv("RAY_ADDRESS", address)
+        threading.Thread(target=_answering, args=(head, answer), daemon=True).start()
+        if advice is None:
+            joining.connect_ray()
+        else:
+            with pytest.raises(InstanceNotRunning, match=advice):
+                joining.connect_ray()
+    assert len(joined) == (advice is None)
 
-        def serve() -> None:
+
+def _answering(head: socket.socket, answer: bytes) -> None:
+    with contextlib.suppress(OSError):  # the test has ended
+        while True:
             with head.accept()[0] as connection:
                 connection.sendall(answer)
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        assert joining._speaks("127.0.0.1", head.getsockname()[1])
-        thread.join()
-    assert not joining._speaks("127.0.0.1", 1)
+
+def test_nobody_answers_where_nobody_listens() -> None:
+    assert joining._answer("127.0.0.1:1") is None
