@@ -138,9 +138,13 @@ class SchemaFollower:
             columns = self._fit(name, specs, rows.key)
             if name not in self._compared:  # it may be made by hand
                 self._compared.add(name)
-                tell_rounding(name, specs, columns, partial(self._tables.differing, name))
+                self._compare(name, specs, columns)
             self._fits[name, schema] = columns
         return name, columns
+
+    def _compare(self, name: TableName, specs: list[ColumnSpec], named: dict[str, str]) -> None:
+        """Log what a table does to values that are written there."""
+        tell_rounding(name, specs, named, partial(self._tables.differing, name))
 
     def claim(self, name: TableName, schema: str, table: str) -> None:
         """Note that a table of the target has the rows of this one. Raises SinkError: it has those

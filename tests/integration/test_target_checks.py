@@ -68,6 +68,12 @@ def test_a_mirror_in_mysql(server: Server) -> None:
         found = looked("mysql", mirror={**login, "create_tables": False})
         assert "no looked_copy.logs" in found["tables"][1]
         assert "another primary key" in found["keys"][1]
+        server.execute(
+            "CREATE TRIGGER looked_copy.acts BEFORE INSERT ON looked_copy.orders FOR EACH ROW"
+            " SET NEW.id = 1"
+        )
+        found = looked("mysql", mirror={**login, "username": "root", "password": ""})
+        assert found["triggers"][1] == "looked_copy.orders: they act on what the sink writes"
 
 
 def test_a_mirror_in_postgres(postgres: PostgresServer) -> None:
@@ -85,6 +91,13 @@ def test_a_mirror_in_postgres(postgres: PostgresServer) -> None:
     try:
         found = with_rights("postgres", login, postgres.execute)
         assert found["tables"][:2] == (True, "1 are there, 1 will be made")
+        assert "triggers" not in found
+        postgres.execute(
+            "CREATE TRIGGER acts BEFORE INSERT ON looked_copy.orders FOR EACH ROW"
+            " EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+        )
+        found = looked("postgres", mirror={**login, "username": "postgres"})
+        assert found["triggers"][1] == "looked_copy.orders: they act on what the sink writes"
         missing = looked("postgres", mirror={**login, "dbname": "looked_nowhere"})
         assert "looked_nowhere" in missing["target"][1]
     finally:

@@ -36,6 +36,11 @@ def check_mirror(
             refuse_another(sink, destination, database.place_of(sink))
             found = {name: database.find(name) for name in tables}
             yield from _check_tables(config, tables, found)
+            if acting := [name for name in tables if found[name] and database.triggers(name)]:
+                yield CheckResult(
+                    "triggers", False, f"{listed(acting)}: they act on what the sink writes",
+                    "drop those that the source has, too: the log has what they did", advisory=True,
+                )  # fmt: skip
     finally:
         database.close()
 

@@ -56,6 +56,9 @@ class DuckDatabase(TransactionalDatabase):
     def unmade(self) -> CheckResult | None:
         return None if self._path.exists() else path_check(self._path)
 
+    def triggers(self, name: TableName) -> list[str]:
+        return []
+
     def close(self) -> None:
         connection, self._connection = self._connection, None
         close_quietly(connection, duckdb.Error)

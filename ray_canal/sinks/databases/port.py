@@ -81,6 +81,10 @@ class Database(TargetTables, Protocol):
         """Return whether rows of a table meet by the bytes of its primary key alone."""
         ...
 
+    def triggers(self, name: TableName) -> list[str]:
+        """Return the triggers of a table."""
+        ...
+
     def unmade(self) -> CheckResult | None:
         """Return whether a target that is not there yet, and that connecting would make, can be
         made; None: it is there."""
@@ -174,6 +178,15 @@ class SqlDatabase:
 
     def tells_keys(self, name: TableName) -> bool:
         return False
+
+    def triggers(self, name: TableName) -> list[str]:
+        one = self._PARAMETER
+        rows = self._run(
+            "SELECT DISTINCT trigger_name FROM information_schema.triggers"
+            f" WHERE event_object_schema = {one} AND event_object_table = {one}",
+            *name,
+        )
+        return sorted(str(row[0]) for row in rows)
 
     def unmade(self) -> CheckResult | None:
         return None

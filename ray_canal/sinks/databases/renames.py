@@ -9,14 +9,18 @@ that has the new name, with rows from before the place.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ray_canal.config.sink import TablePolicy
 from ray_canal.model.position import journal_key
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.port import RENAMES, Database
 from ray_canal.sinks.port import Changed, Cursor, SinkError
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName
+
+logger = logging.getLogger(__name__)
 
 _BYTES_MAX = 60_000
 """A little less than MySQL's TEXT holds."""
@@ -66,6 +70,14 @@ class DatabaseFollower(SchemaFollower):
         self._sink = sink
         self._destination = destination
         self._time_s = 0
+
+    def _compare(self, name: TableName, specs: list[ColumnSpec], named: dict[str, str]) -> None:
+        super()._compare(name, specs, named)
+        if found := self._database.triggers(name):
+            logger.warning(
+                "%s has triggers (%s), which act on what is written there: drop those that the "
+                "source has, too, as the log has what they did", name, ", ".join(found),
+            )  # fmt: skip
 
     def follow(self, statement: Sequence[Changed], timeline: int = 0) -> None:
         self._time_s = statement[0].time_s

@@ -18,6 +18,7 @@ from tests.unit.sinks.test_schema_follower import (
     follower,
     renamed,
     rows_of,
+    rows_to_write,
 )
 
 __all__ = ["database"]
@@ -158,3 +159,16 @@ def test_another_destination_or_policy_leaves_names_alone(
     for each in (other, follower(database, schema_change="ignore")):
         each.move_to(place(5), 0)
         assert names(database) == AT[31]
+
+
+def test_triggers_of_a_table_are_told_once(
+    database: DuckDatabase, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They act on rows that the log has of the source's own ones, too: a row more in MySQL."""
+    monkeypatch.setattr(database, "triggers", lambda name: [f"of_{name.table}"])
+    shop, rows = follower(database), rows_to_write("id", "v0")
+    for _ in range(2):
+        shop.columns(rows)
+        shop.forget()
+    [told] = caplog.messages
+    assert told.startswith("s.t has triggers (of_t), which act on what is written there")
