@@ -39,7 +39,7 @@ class SourceConfig(Section):
     # Whether new subscribers that do not say get the rows that tables hold, into their log.
     snapshot: Literal["initial", "never"] = "never"
     # What to do where its log is not the one that the cursors are of: reset, restored, replaced.
-    on_reset: Literal["fail", "earliest", "latest"] = "fail"
+    on_reset: Literal["fail", "earliest", "latest", "snapshot"] = "fail"
     # Warn when the retention may take the oldest cursor's file sooner than this.
     purge_warning_hours: float = Field(2.0, ge=0)
     # Without GTIDs: how far before the last event to start on another server.

@@ -12,7 +12,7 @@ Where to look first:
                           decode_window.py (chunks decoded side by side), skipped.py
     its log               log_pipeline.py, current_log.py, disk_state.py, log_folders.py
     who is behind         catch_up.py and catch_ups.py (a stream of one's own), admission.py,
-                          pipeline_lookup.py (whose log is read), after_purge.py
+                          pipeline_lookup.py (whose log is read), after_loss.py
     who is silent         attendance.py (who last called when), expiry.py, departures.py
     what a get hands out  log_pipeline.py, handed_out.py (answers that were lost), arrivals.py
                           (a new TCP connection ends the gets of the one before), loop_acks.py

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
 from ray_canal.config import InstanceConfig, MetaConfig
-from ray_canal.destination.after_purge import AfterPurge
+from ray_canal.destination.after_loss import AfterLoss
 from ray_canal.destination.api import (
     AckRequest,
     ClientRequest,
@@ -98,7 +98,7 @@ class Destination:
             attendance=attendance,
             snapshots=snapshots,
         )
-        purged = AfterPurge(
+        after_loss = AfterLoss(
             state,
             catch_ups=catch_ups,
             lifecycle=lifecycle,
@@ -114,7 +114,7 @@ class Destination:
             publish_metrics(metrics, state.destination, self._report.status),
             state.folders.sweep(),
             snapshots.watch(),
-            purged.watch(),
+            after_loss.watch(),
             Expiry(state, attendance, departures).watch(),
         )
         self._beats = [asyncio.create_task(each) for each in beats]

@@ -440,7 +440,7 @@ class _Decision:
         """Return the place that source.on_reset chooses in another log of the cursor's server;
         raise other errors."""
         policy = self._source.on_reset
-        if policy == "fail" or not error.other_log:
+        if policy in ("fail", "snapshot") or not error.other_log:
             raise error
         self.reasons.append(f"another log, on_reset = {policy!r}: {error}")
         log.warning("%s: %s", self._log.identity.address, self.reasons[-1])

@@ -98,8 +98,10 @@ class _Tried:
         without it."""
         purged = any(isinstance(error, PositionPurged) for error in self._failures)
         reset = any(error.other_log for error in self._failures)
-        goes_on = self._source.on_purged in ("earliest", "latest")
-        return (purged and goes_on) or (reset and self._source.on_reset != "fail")
+        here = ("earliest", "latest")
+        return (purged and self._source.on_purged in here) or (
+            reset and self._source.on_reset in here
+        )
 
     def failure(self) -> SourceError:
         """Return what to raise if no server can be used."""

@@ -132,7 +132,7 @@ class KnownLog:
             f"{why}. Its log is not the one that was read: it was reset, restored from a copy, "
             "or got another name (log_bin), or the server was replaced. Choose with "
             'source.on_reset: "earliest" goes on with all that its log has now, "latest" at its '
-            'end; "fail" waits for you'
+            'end, "snapshot" too, with the rows that tables hold; "fail" waits for you'
         )
         error.other_log = True
         error.retryable = False

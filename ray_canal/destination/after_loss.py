@@ -1,4 +1,5 @@
-"""on_purged = "snapshot": who has lost a part of the log gets the rows that tables hold now."""
+"""on_purged, on_reset = "snapshot": who has lost a part of the log gets the rows that tables hold
+now."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ray_canal.destination.snapshot.snapshot_home import ledger_of, new_ledger
 from ray_canal.destination.snapshot.snapshots import Snapshots
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.supervisor import FAILED, RUNNING
-from ray_canal.errors import CanalError, PositionPurged
+from ray_canal.errors import CanalError, PositionPurged, SourceError
 from ray_canal.model.position import LogPosition
 
 logger = logging.getLogger(__name__)
@@ -21,9 +22,9 @@ logger = logging.getLogger(__name__)
 _TICK_S = 1.0
 
 
-class AfterPurge:
-    """Moves subscribers whose place the server has purged to the log's end, with a snapshot whose
-    first mark names the gap."""
+class AfterLoss:
+    """Moves subscribers whose place the server has purged, or whose log it has no more, to the
+    log's end, with a snapshot whose first mark names the gap."""
 
     def __init__(
         self,
@@ -44,7 +45,8 @@ class AfterPurge:
         """Look each second, where the configuration says so."""
         while True:
             await asyncio.sleep(_TICK_S)
-            if self._state.config.now.source.on_purged == "snapshot":
+            source = self._state.config.now.source
+            if "snapshot" in (source.on_purged, source.on_reset):
                 try:
                     await self._look()
                 except CanalError as error:  # the server of the cursors: the next time, then
@@ -53,14 +55,22 @@ class AfterPurge:
     async def _look(self) -> None:
         state = self._state.supervisor.state
         blocking = self._state.subscribers.blocking
-        if state == FAILED and any(isinstance(e, PositionPurged) for e in blocking.values()):
+        if state == FAILED and any(map(self._is_answered, blocking.values())):
             await self._lifecycle.start_without_blocking()
         if state == RUNNING:
             for client_id, failure in self._catch_ups.unserved.items():
-                if isinstance(failure, PositionPurged):
+                if self._is_answered(failure):
                     await self._begin_again(client_id, failure)
 
-    async def _begin_again(self, client_id: int, failure: PositionPurged) -> None:
+    def _is_answered(self, failure: CanalError) -> bool:
+        """Return whether the configuration answers such a failure with a snapshot."""
+        source = self._state.config.now.source
+        if isinstance(failure, PositionPurged):
+            return source.on_purged == "snapshot"
+        is_reset = isinstance(failure, SourceError) and failure.other_log
+        return is_reset and source.on_reset == "snapshot"
+
+    async def _begin_again(self, client_id: int, failure: CanalError) -> None:
         table, log = self._state.subscribers, self._state.log
         async with table.turn(client_id):
             known = table.known.get(client_id)
@@ -68,9 +78,10 @@ class AfterPurge:
                 return
             store = log.pipeline.store
             place = LogPosition(log.identity, store.tail_position.boundary)
-            lost = failure.lost
-            gap = f"purged from {known.position}"
-            gap += "" if lost is None else f", lost from {lost.start} to {lost.end}"
+            gap = f"another log than that of {known.position}"
+            if isinstance(failure, PositionPurged):
+                gap, lost = f"purged from {known.position}", failure.lost
+                gap += "" if lost is None else f", lost from {lost.start} to {lost.end}"
             logger.warning(
                 "destination %s: client %d goes on at %s with a snapshot; %s",
                 self._state.destination, client_id, place.position, gap,

@@ -1,5 +1,5 @@
-"""on_purged = "snapshot": whose place is purged goes on at the log's end, with a snapshot whose
-reason names the gap."""
+"""on_purged, on_reset = "snapshot": whose place is gone goes on at the log's end, with a snapshot
+whose reason names the gap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ray_canal.destination import after_purge
+from ray_canal.destination import after_loss
 from ray_canal.errors import CanalError, MetaUnavailable, PositionNotFound, PositionPurged
 from ray_canal.model.position import EntryPosition
 from ray_canal.source.start.files_log import FilesLog
@@ -27,7 +27,7 @@ from tests.local_destination import (
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(after_purge, "_TICK_S", 0.02)
+    monkeypatch.setattr(after_loss, "_TICK_S", 0.02)
 
 
 def tail(store: LocalDestination) -> EntryPosition:
@@ -37,17 +37,18 @@ def tail(store: LocalDestination) -> EntryPosition:
 
 
 def story_of(
-    folder: Path, failure: CanalError, on_purged: str = "snapshot"
+    folder: Path, failure: CanalError, on_purged: str = "snapshot", on_reset: str = "fail"
 ) -> tuple[Any, Any, Any]:
     """Let one of two subscribers fail; return its place before, its record, and the log's end."""
     found: list[Any] = []
 
     async def story() -> None:
-        source = {"files": instance().source.files, "follow": True, "on_purged": on_purged}
+        policies = {"on_purged": on_purged, "on_reset": on_reset}
+        source = {"files": instance().source.files, "follow": True, **policies}
         async with running(folder, instance(source=source)) as store:
             await store.subscribe(7, ALL)
             await store.subscribe(8, ALL)
-            assert await take(store, 7)
+            assert await take(store, 7, seconds=20.0)
             executed = FilesLog(binlog_files()).executed()
             await until(lambda: tail(store).gtid == executed)  # it has read all
             before = store.state.subscribers.known[7]
@@ -73,8 +74,30 @@ def test_it_goes_on_at_the_end_with_a_snapshot(tmp_path: Path) -> None:
     assert told["reason"] == f"purged from {before.position}"
 
 
-def test_another_failure_is_left_to_people(tmp_path: Path) -> None:
-    before, now, _ = story_of(tmp_path, PositionNotFound("another log"))
+def other_log() -> PositionNotFound:
+    error = PositionNotFound("it was reset")
+    error.other_log = True
+    return error
+
+
+def test_a_server_that_was_reset(tmp_path: Path) -> None:
+    before, (now, told), end = story_of(tmp_path, other_log(), "fail", "snapshot")
+    assert now.position == end.boundary > before.position
+    assert told["reason"] == f"another log than that of {before.position}"
+
+
+@pytest.mark.parametrize(
+    ("failure", "on_purged", "on_reset"),
+    [
+        (PositionNotFound("nowhere"), "snapshot", "snapshot"),
+        (other_log(), "snapshot", "fail"),
+        (PositionPurged("gone"), "fail", "snapshot"),
+    ],
+)
+def test_another_failure_is_left_to_people(
+    tmp_path: Path, failure: CanalError, on_purged: str, on_reset: str
+) -> None:
+    before, now, _ = story_of(tmp_path, failure, on_purged, on_reset)
     assert now == before
 
 
@@ -92,7 +115,7 @@ def test_where_cursors_are_away_it_is_tried_again(
         looks.append(1)
         raise MetaUnavailable("the server of the cursors is away")
 
-    monkeypatch.setattr(after_purge.AfterPurge, "_look", look)
+    monkeypatch.setattr(after_loss.AfterLoss, "_look", look)
 
     async def story() -> None:
         source = {"files": instance().source.files, "on_purged": "snapshot"}
