@@ -5,7 +5,6 @@ What is durable of a subscriber is written first, memory follows.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import logging
@@ -24,6 +23,7 @@ from ray_canal.destination.snapshot.snapshot_home import new_ledger
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.status.log_stats import LogStats
 from ray_canal.destination.supervisor import FAILED
+from ray_canal.destination.wakeup import to_its_end
 from ray_canal.errors import (
     UNUSABLE_CURSOR,
     CanalError,
@@ -232,7 +232,7 @@ class SubscriberService:
         Durably first: if that fails, it is still one. Return whether there was one. Raises
         SubscriberReplaced: it is somebody else's now."""
         # Made whole, also if its caller goes: a log would wait for a subscriber that nobody has.
-        return await asyncio.shield(self._unsubscribe(request))
+        return await to_its_end(self._unsubscribe(request))
 
     async def _unsubscribe(self, request: ClientRequest) -> bool:
         client_id = request.client_id

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 NEVER = float("inf")
@@ -21,6 +21,13 @@ def seen(task: asyncio.Future[Any]) -> None:
     nobody waits for the task any more."""
     if not task.cancelled():
         task.exception()
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that goes on to its end if its caller is cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(seen)
+    return await asyncio.shield(task)
 
 
 async def wait_with_timeout(limit_s: float, awaited: Awaitable[T]) -> T:

@@ -13,6 +13,7 @@ from ray_canal.destination.current_config import CurrentConfig
 from ray_canal.destination.epoch_guard import EpochGuard
 from ray_canal.destination.failures import not_subscribed_error, subscriber_replaced_error
 from ray_canal.destination.records.records import DestinationRecords
+from ray_canal.destination.wakeup import to_its_end
 from ray_canal.errors import CanalError
 from ray_canal.log.subscriber import Terms
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
@@ -95,7 +96,7 @@ class SubscriberTable:
         comes, stays. `epoch`: None is the present one. Raises Fenced, MetaUnavailable;
         InstanceRestarted: a new generation has begun."""
         base = self._known.get(subscriber.client_id)
-        await asyncio.shield(
+        await to_its_end(
             self._save(subscriber, base, self._guard.epoch if epoch is None else epoch)
         )
 
@@ -121,7 +122,7 @@ class SubscriberTable:
 
     async def remove(self, client_id: int, epoch: int) -> None:
         """Remove a subscriber durably, then forget it; see `save`."""
-        await asyncio.shield(self._remove(client_id, epoch))
+        await to_its_end(self._remove(client_id, epoch))
 
     async def _remove(self, client_id: int, epoch: int) -> None:
         async with self._writing(client_id):
@@ -136,7 +137,7 @@ class SubscriberTable:
     ) -> None:
         """Put a cursor where it is in the log that is read now, if it was elsewhere. `leaves_out`:
         changes between the two may be missing, so a snapshot that goes on begins again."""
-        await asyncio.shield(self._move_cursor(client_id, was, now, leaves_out))
+        await to_its_end(self._move_cursor(client_id, was, now, leaves_out))
 
     async def _move_cursor(
         self, client_id: int, was: LogPosition, now: LogPosition, leaves_out: bool

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 
 import pytest
 
 from ray_canal.destination import wakeup
-from ray_canal.destination.wakeup import Wakeup, wait_with_timeout
+from ray_canal.destination.wakeup import Wakeup, to_its_end, wait_with_timeout
 
 
 def test_a_wake_reaches_all_who_wait_and_nobody_later() -> None:
@@ -103,3 +104,29 @@ def test_cancelled_in_the_moment_of_its_timeout_a_waiter_leaves_the_others_alone
         await asyncio.wait(waiters)
 
     asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_work_that_goes_on_and_fails_behind_its_caller_is_not_logged() -> None:
+    """Seed 1304490 of the simulation: a write of a cursor, whose generation had ended."""
+
+    async def story() -> list[str]:
+        unseen: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, c: unseen.append(c["message"]))
+
+        async def write() -> None:
+            await asyncio.sleep(0.01)
+            done.append(1)
+            raise RuntimeError("another generation has begun")
+
+        done: list[int] = []
+        caller = asyncio.create_task(to_its_end(write()))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.sleep(0.05)
+        gc.collect()
+        assert done == [1]
+        with pytest.raises(RuntimeError):
+            await to_its_end(write())
+        return unseen
+
+    assert asyncio.run(story()) == []
