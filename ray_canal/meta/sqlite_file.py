@@ -64,7 +64,8 @@ class SqliteFile:
         """Return the error that says what is wrong with the file, and what to do."""
         if disk := _disk_advice(self.path, error):
             return MetaUnavailable(f"{self._what} cannot be opened: {error}. {disk}")
-        return ConfigError(f"{self._what} cannot be used: {error}. {self._advice()}")
+        advice = _rights_advice(self.path, error) or self._advice()
+        return ConfigError(f"{self._what} cannot be used: {error}. {advice}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -150,6 +151,20 @@ def _disk_advice(path: str, error: Exception) -> str:
                 "again: what was acked is kept, and it goes on by itself then"
             )
     return ""
+
+
+def _rights_advice(path: str, error: Exception) -> str:
+    """Return what to do about a file or folder of another user; empty if it is not that."""
+    folder = os.path.dirname(path) or "."
+    refused = path if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK) else ""
+    if not refused and os.path.exists(folder) and not os.access(folder, os.W_OK | os.X_OK):
+        refused = folder
+    if not refused and not isinstance(error, PermissionError):
+        return ""
+    return (
+        f"This process's user (id {os.geteuid()}) may not write {refused or path}: give it the "
+        "right, or set meta.path to a place where it has that"
+    )
 
 
 def _identity(path: str) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,3 +125,23 @@ def test_a_schema_history_likewise(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").rename(path)
     assert store.records("orders") == [record(1)]
     store.close()
+
+
+@pytest.mark.parametrize("refused", ["meta.tsdb.db", ""])
+def test_what_another_user_owns_is_not_taken_for_damaged(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tests' user may write everything."""
+
+    def connect(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("attempt to write a readonly database")
+
+    path = tmp_path / "meta.tsdb.db"
+    if refused:
+        path.touch()
+    monkeypatch.setattr(os, "access", lambda name, _: Path(name) != tmp_path / refused)
+    monkeypatch.setattr("sqlite3.connect", connect)
+    with pytest.raises(ConfigError, match="cannot be used") as caught:
+        SqliteSchemaStore(str(path))
+    assert f"may not write {tmp_path / refused}: give it the right" in str(caught.value)
+    assert "damaged" not in str(caught.value)
