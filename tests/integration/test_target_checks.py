@@ -98,6 +98,9 @@ def test_a_mirror_in_postgres(postgres: PostgresServer) -> None:
         )
         found = looked("postgres", mirror={**login, "username": "postgres"})
         assert found["triggers"][1] == "looked_copy.orders: they act on what the sink writes"
+        for state in ("DISABLE", "ENABLE REPLICA"):  # the sink is no replica
+            postgres.execute(f"ALTER TABLE looked_copy.orders {state} TRIGGER acts")
+            assert "triggers" not in looked("postgres", mirror={**login, "username": "postgres"})
         missing = looked("postgres", mirror={**login, "dbname": "looked_nowhere"})
         assert "looked_nowhere" in missing["target"][1]
     finally:

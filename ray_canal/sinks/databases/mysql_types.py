@@ -17,7 +17,7 @@ _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 _SYNONYMS = {
     "numeric": "decimal", "dec": "decimal", "fixed": "decimal", "real": "double",
     "double precision": "double", "integer": "int", "bool": "tinyint(1)", "boolean": "tinyint(1)",
-    "geomcollection": "geometrycollection",
+    "geomcollection": "geometrycollection", "float4": "float", "float8": "double",
 }  # fmt: skip
 
 
@@ -82,13 +82,23 @@ def charset_words(
 def canonical_type(declared: str) -> str:
     """Return a type's text as servers show it, so far as numbers have several names. How wide an
     integer is shown is no part of it: MySQL 8 shows no widths, others do."""
-    text = re.sub(r"\s*([(),])\s*", r"\1", " ".join(declared.lower().split()))
-    word = re.match(r"[a-z]+(?: precision)?", text)
+    text = re.sub(r"\s*([(,])\s*|\s*(\))", r"\1\2", " ".join(declared.lower().split()))
+    word = re.match(r"[a-z]+[48]?(?: precision)?", text)
     if word is not None:
         text = _SYNONYMS.get(word[0], word[0]) + text[word.end() :]
-    text = re.sub(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)", r"\1 ", text).strip()
-    text = re.sub(r"^decimal(?!\()", "decimal(10,0)", text)
+    text = re.sub(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)", r"\1", text)
+    text = re.sub(r"^(float|time|datetime|timestamp)\(\d+\)", _with_digits, text)
+    text = re.sub(r"^decimal(?!\()|^decimal\(0(,0)?\)", "decimal(10,0)", text)
     return re.sub(r"^decimal\((\d+)\)", r"decimal(\1,0)", text)
+
+
+def _with_digits(kind: re.Match[str]) -> str:
+    """Return a type with its digits as servers show it: those of FLOAT choose a type, and no
+    fractional ones of a time are not shown."""
+    word, digits = kind[0][:-1].split("(")
+    if word == "float":
+        return "double" if int(digits) > 24 else "float"
+    return kind[0] if int(digits) else word
 
 
 def has_no_empty_label(declared: str) -> bool:

@@ -82,7 +82,7 @@ class Database(TargetTables, Protocol):
         ...
 
     def triggers(self, name: TableName) -> list[str]:
-        """Return the triggers of a table."""
+        """Return the triggers of a table that act on what is written there."""
         ...
 
     def unmade(self) -> CheckResult | None:
@@ -119,6 +119,10 @@ class SqlDatabase:
     of which source's table the rows are."""
 
     _PARAMETER = "%s"
+    _TRIGGERS = (
+        "SELECT trigger_name FROM information_schema.triggers"
+        " WHERE event_object_schema = %s AND event_object_table = %s"
+    )
 
     def __init__(self, cursor_database: str) -> None:
         self._cursor_database = cursor_database
@@ -180,13 +184,7 @@ class SqlDatabase:
         return False
 
     def triggers(self, name: TableName) -> list[str]:
-        one = self._PARAMETER
-        rows = self._run(
-            "SELECT DISTINCT trigger_name FROM information_schema.triggers"
-            f" WHERE event_object_schema = {one} AND event_object_table = {one}",
-            *name,
-        )
-        return sorted(str(row[0]) for row in rows)
+        return sorted({str(row[0]) for row in self._run(self._TRIGGERS, *name)})
 
     def unmade(self) -> CheckResult | None:
         return None

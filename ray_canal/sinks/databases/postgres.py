@@ -37,6 +37,10 @@ _CONVERTED = {
 
 class PostgresDatabase(TransactionalDatabase):
     """A `Database` of port.py; its databases are PostgreSQL's schemas."""
+    _TRIGGERS = (  # not those that are disabled, or act on what a replica's own process writes
+        "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')"
+        " AND tgrelid = to_regclass(format('%%I.%%I', %s::text, %s::text))"
+    )
 
     def __init__(self, config: MirrorConfig) -> None:
         super().__init__(config.cursor_database)

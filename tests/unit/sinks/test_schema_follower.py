@@ -331,7 +331,12 @@ def at(position: int, step: Changed) -> Changed:
     [("NUMERIC (10, 2)", "decimal(10,2)"), ("dec", "decimal(10,0)"), ("FIXED(5)", "decimal(5,0)"),
      ("DOUBLE PRECISION", "double"), ("real", "double"), ("INTEGER unsigned", "int unsigned"),
      ("decimal(3,1)", "decimal(3,1)"), ("datetime(6)", "datetime(6)"), ("BOOL", "tinyint"),
-     ("int(11) unsigned", "int unsigned"), ("year(4)", "year"), ("Point", "point")],
+     ("int(11) unsigned", "int unsigned"), ("year(4)", "year"), ("Point", "point"),
+     ("datetime(0)", "datetime"), ("timestamp( 0 )", "timestamp"), ("time(10)", "time(10)"),
+     ("float(24) unsigned", "float unsigned"), ("FLOAT(25)", "double"), ("float8", "double"),
+     ("float4", "float"), ("float(7,3)", "float(7,3)"), ("decimal(0)", "decimal(10,0)"),
+     ("decimal unsigned", "decimal(10,0) unsigned"), ("dec(5) unsigned", "decimal(5,0) unsigned"),
+     ("decimal(10, 2) unsigned", "decimal(10,2) unsigned"), ("set('a', 'b')", "set('a','b')")],
 )  # fmt: skip
 def test_canonical_types(declared: str, shown: str) -> None:
     assert canonical_type(declared) == shown
