@@ -53,10 +53,10 @@ def choose(
                 return open_at(config.model_copy(update={"on_purged": "fail", "on_reset": "fail"}))
             except SourceError as error:
                 tried.failed(config, error)
-        if not (tried.may_go_on and tried.away):
+        if not (tried.away and tried.is_answered_by("earliest", "latest", "snapshot")):
             break
         pause(pause_s)
-    if tried.may_go_on:
+    if tried.is_answered_by("earliest", "latest"):
         return (open_partly or open_at)(tried.well[0])
     if open_partly is not None and len(cursors) > 1:
         for config in tried.well:
@@ -92,15 +92,13 @@ class _Tried:
         if isinstance(error, ConnectionLost):
             self.away.append(config.address)
 
-    @property
-    def may_go_on(self) -> bool:
-        """Return whether a server lacks what is needed, and the configuration says how to go on
-        without it."""
+    def is_answered_by(self, *policies: str) -> bool:
+        """Return whether a server lacks what is needed, and the configuration says by one of these
+        policies how to go on without it."""
         purged = any(isinstance(error, PositionPurged) for error in self._failures)
         reset = any(error.other_log for error in self._failures)
-        here = ("earliest", "latest")
-        return (purged and self._source.on_purged in here) or (
-            reset and self._source.on_reset in here
+        return (purged and self._source.on_purged in policies) or (
+            reset and self._source.on_reset in policies
         )
 
     def failure(self) -> SourceError:

@@ -102,6 +102,11 @@ def test_nothing_is_given_up_that_a_server_may_have_that_is_away() -> None:
     assert (opened, tried) == (f"{C} fail", [A, A, A, C])
     opened, tried = chosen({A: purged}, away=f"{B} {C}", on_purged="latest")
     assert (opened, tried) == (f"{A} latest", [A] * 5)
+    # A snapshot, too, is for what nobody has: who waits for it had been moved to the log's end.
+    opened, tried = chosen({A: purged}, away=f"{B} {C}", back=C, on_purged="snapshot")
+    assert (opened, tried) == (f"{C} fail", [A, A, A, C])
+    with pytest.raises(PositionPurged):
+        chosen({A: purged}, away=f"{B} {C}", on_purged="snapshot")
 
 
 def test_a_single_server_is_not_asked_first() -> None:
