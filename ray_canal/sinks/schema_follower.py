@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from ray_canal.sinks.column_specs import ColumnSpec, column_specs
 from ray_canal.sinks.filled import filled, kept_key, refuse_held_key, refuse_untold_key
 from ray_canal.sinks.left_out import is_left_out, is_of_sequence, refuse_changes
 from ray_canal.sinks.port import READ_AGAIN, Changed, Rows, SinkError, advising, naming
-from ray_canal.sinks.rounding import of_rounded_kind, refuse_rounding, tell_rounding
+from ray_canal.sinks.rounding import refuse_rounding, tell_rounding
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
 
 logger = logging.getLogger(__name__)
@@ -75,6 +74,10 @@ class TargetTables(Protocol):
         ...
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         """Return those that have another type than a table that is made here gets."""
+        ...
+
+    def types(self, name: TableName) -> dict[str, str]:
+        """Return a table's columns with their types, as the target shows them."""
         ...
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
@@ -144,7 +147,7 @@ class SchemaFollower:
 
     def _compare(self, name: TableName, specs: list[ColumnSpec], named: dict[str, str]) -> None:
         """Log what a table does to values that are written there."""
-        tell_rounding(name, specs, named, partial(self._tables.differing, name))
+        tell_rounding(self._tables, name, specs, named)
 
     def claim(self, name: TableName, schema: str, table: str) -> None:
         """Note that a table of the target has the rows of this one. Raises SinkError: it has those
@@ -375,7 +378,8 @@ class SchemaFollower:
             return
         columns = [column._replace(name=found.spelled(column.name)) for column in columns]
         if self._policy.schema_change != "evolve":
-            self._refuse_rounding(name, [c for c in columns if c.name in found.columns], change)
+            there = [column for column in columns if column.name in found.columns]
+            refuse_rounding(self._policy, self._tables, name, there, change)
             return
         gone = sorted(found.followed - {column.name for column in columns})
         if gone:
@@ -414,16 +418,6 @@ class SchemaFollower:
         if gone:
             self._tables.remove(name, sorted(gone))
         return self._tables.find(name)
-
-    def _refuse_rounding(
-        self, name: TableName, columns: Sequence[ColumnSpec], change: TableChange
-    ) -> None:
-        """Raises SinkError: a column has a type now whose values a target may round without a word
-        to fit the type that it has there. (Others are refused when they come.)"""
-        names = {each.lower() for each in change.retyped}
-        retyped = [column for column in of_rounded_kind(columns) if column.name.lower() in names]
-        if retyped:
-            refuse_rounding(self._policy, name, self._tables.differing(name, retyped), change)
 
     def _emptied(
         self, name: TableName, found: TargetTable, columns: Sequence[ColumnSpec]

@@ -144,16 +144,15 @@ class DuckDatabase(TransactionalDatabase):
             self._run(f"ALTER TABLE {self._named(name)} {text}")
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
-        found = self._found(name)
+        found = self.types(name)
         wanted = self._types(columns)
         return [column for column in columns if found[column.name] != wanted[column.name]]
 
-    def _found(self, name: TableName) -> dict[str, str]:
-        """Return a table's columns with their types."""
+    def types(self, name: TableName) -> dict[str, str]:
         return {str(row[0]): str(row[1]) for row in self._run(f"DESCRIBE {self._named(name)}")}
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        found = self._found(name)
+        found = self.types(name)
         for column, kind in self._types(columns).items():
             text = _quoted(column)
             value = _CONVERTED.get((found[column], kind), "{}::" + kind).format(text)

@@ -268,19 +268,21 @@ class MySqlDatabase(SqlDatabase):
         self._alter(name, (f"RENAME COLUMN {_quoted(a)} TO {_quoted(b)}" for a, b in pairs))
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
-        kinds: dict[Any, Any] = dict(
-            self._run(
-                "SELECT column_name, column_type FROM information_schema.columns"
-                " WHERE table_schema = %s AND table_name = %s",
-                *name,
-            )
-        )
+        kinds = self.types(name)
         return [
             column
             for column in (known_to(self._version, each) for each in columns)
             if column.declared
-            and canonical_type(shown(kinds[column.name])) != canonical_type(column.declared)
+            and canonical_type(kinds[column.name]) != canonical_type(column.declared)
         ]
+
+    def types(self, name: TableName) -> dict[str, str]:
+        rows = self._run(
+            "SELECT column_name, column_type FROM information_schema.columns"
+            " WHERE table_schema = %s AND table_name = %s",
+            *name,
+        )
+        return {str(row[0]): shown(row[1]) for row in rows}
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         self._alter(name, (f"MODIFY COLUMN {self._definition(c)}" for c in columns))

@@ -240,11 +240,10 @@ class PostgresDatabase(TransactionalDatabase):
             self._run(f"ALTER TABLE {_named(name)} RENAME {_quoted(old)} TO {_quoted(new)}")
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
-        kinds = self._types(name)
+        kinds = self.types(name)
         return [c for c in columns if kinds[c.name] != _type(c)]
 
-    def _types(self, name: TableName) -> dict[str, str]:
-        """Return a table's columns with their types."""
+    def types(self, name: TableName) -> dict[str, str]:
         return dict(
             self._run(
                 "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
@@ -254,7 +253,7 @@ class PostgresDatabase(TransactionalDatabase):
         )
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        parts, kinds = [], self._types(name)
+        parts, kinds = [], self.types(name)
         for column in columns:
             kind, text = _type(column), _quoted(column.name)
             collation = _collation(column, kind)

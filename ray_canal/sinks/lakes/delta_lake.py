@@ -117,6 +117,9 @@ class DeltaLake:
             or has_other_values(schema.field(column.name), column.kind)
         ]
 
+    def types(self, name: TableName) -> dict[str, str]:
+        return {field.name: str(field.type) for field in self.file(name).schema}
+
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         """Parquet files keep their types: the table is written again. Raises SinkError: its values
         would be other ones than the source's."""

@@ -200,6 +200,9 @@ class IcebergLake:
         pairs = zip(columns, (_LARGE.get(kind, kind) for kind in wanted), strict=True)
         return [column for column, kind in pairs if known.field(column.name).type != kind]
 
+    def types(self, name: TableName) -> dict[str, str]:
+        return {field.name: str(field.field_type) for field in self._known(name).schema().fields}
+
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         """Widen types; Iceberg refuses what is not wider."""
         with _translated(str(name)):

@@ -232,6 +232,8 @@ def test_a_type_to_which_values_might_be_rounded_stops_it(database: DuckDatabase
     evolving = follower(database, schema_change="evolve")
     evolving.follow([change])
     shop.follow([change])
+    database._run("CREATE TABLE shop.s.wide (id INT PRIMARY KEY, v0 DECIMAL(20,6))")
+    shop.follow([altered("wide", "decimal(9,4)", retyped=("v0",))])  # it has more digits
 
 
 def test_columns_that_may_round_values_are_named_once(
