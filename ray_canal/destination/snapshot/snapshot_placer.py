@@ -101,6 +101,8 @@ class SnapshotPlacer:
         """Everything is placed, so what comes to the log does not matter any more."""
         self.renamed: set[tuple[str, str]] = set()
         """Tables of the snapshot whose rows are others than before."""
+        self.placed = 0
+        """Number of ranges that have got their place."""
         self.unacked_bytes = 0
         """Bytes of rows that were placed and not acked."""
         self._emptied: list[PlannedRange] = []  # without a row to place, nor one behind them
@@ -238,6 +240,7 @@ class SnapshotPlacer:
             store.put(snapshot_chunk(info, place, tag), payload)
             self.unacked_bytes += info.arena_bytes
             self._ordinal += rows + 1
+        self.placed += 1
         if pieces:  # whoever acks these is beyond what was empty before them
             self._emptied = [one for one in self._emptied if one.table != planned.table]
         else:

@@ -173,7 +173,7 @@ class SnapshotRun:
             async with self._placing(log, attempt) as placer:
                 await self._read(config, log, placer, plan, thread)
         finally:
-            await thread.close(plan.close if plan is not None else _nothing)
+            await thread.close(plan.close if plan is not None else lambda: None)
 
     async def _own_log(self) -> LogPipeline:
         self.waits_for = "the subscriber's log"
@@ -321,6 +321,7 @@ class _Rows:
         self._free = deque(readers * _ORDERS)
         self._readers = len(readers)
         self._forget_at_s = 0.0
+        self._told = 0  # ranges of whose place those who wait were told
         capacity = config.store.capacity_bytes
         self._bytes_max = unacked_bytes_max(config)
         self._chunk_bytes = min(config.snapshot.chunk_bytes, max(capacity // 16, 1))
@@ -428,7 +429,9 @@ class _Rows:
     async def _wake(self) -> None:
         for planned in self._placer.take_emptied():
             self._run.ledger = self._run.ledger.acked(planned.table, planned.upto, 0)
-        await self._run.home.changed.wake()
+        told, self._told = self._told, self._placer.placed
+        if told != self._told:  # else two snapshots that wait would wake each other all the time
+            await self._run.home.changed.wake()
 
 
 def unacked_bytes_max(config: InstanceConfig) -> int:
@@ -443,7 +446,3 @@ def _next(ranges: Iterator[PlannedRange]) -> PlannedRange | None:
 
 def _now_s() -> int:
     return int(time.time())
-
-
-def _nothing() -> None:
-    """Do nothing: there is nothing to close."""
