@@ -81,8 +81,7 @@ def decide(
         return decision.without_cursors(options)
     moved = [cursor for cursor in cursors if cursor.is_foreign(log.identity)]
     if moved:
-        acked = [acked_gtids(cursor.position) for cursor in moved]
-        decision.known.refuse_behind([*acked, delivered])
+        decision.known.refuse_behind(delivered)
         decision.look_up(moved)
     found = [decision.tried(cursor, partial=options.partial) for cursor in cursors]
     failures = tuple(place if isinstance(place, SourceError) else None for place in found)
@@ -329,6 +328,7 @@ class _Decision:
 
     def _moved(self, cursor: LogPosition) -> EntryPosition:
         position, here = cursor.position, self._log.identity
+        self.known.refuse_behind(acked_gtids(position))
         switch = f"moved from server {cursor.identity.server_uuid} to {here.server_uuid}"
         if position.gtid and self._log.executed():
             found = self.search.gtids(position.gtid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 from ray_canal.errors import (
@@ -138,19 +137,17 @@ class KnownLog:
         error.retryable = False
         return error.at(position.journal_name, position.position)
 
-    def refuse_behind(self, wanted: Sequence[str]) -> None:
+    def refuse_behind(self, delivered: str) -> None:
         """Raise TransactionsMissing if this server lacks GTIDs that were delivered."""
         if not self._log.executed():
             return
-        have = self._log.known_gtids()
-        for gtids in wanted:
-            lacking = unknown_gtids(gtids, have)
-            if lacking:
-                raise TransactionsMissing(
-                    f"MySQL at {self._log.identity.address} (server "
-                    f"{self._log.identity.server_uuid}) lacks transactions that were delivered "
-                    f"already: {lacking}; wait until it has them, or connect to a server that does"
-                )
+        lacking = unknown_gtids(delivered, self._log.known_gtids())
+        if lacking:
+            raise TransactionsMissing(
+                f"MySQL at {self._log.identity.address} (server "
+                f"{self._log.identity.server_uuid}) lacks transactions that were delivered "
+                f"already: {lacking}; wait until it has them, or connect to a server that does"
+            )
 
 
 def _cut(gtids: str) -> str:

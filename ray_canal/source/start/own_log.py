@@ -53,7 +53,14 @@ def has_file(log: Log, search: Search, file: LogFile) -> bool:
 def has_bytes(log: Log, place: EntryPosition) -> bool:
     """Return whether a file is as long as it was read, or has been purged. A crash of the server's
     machine takes what was not synced (sync_binlog); so does a copy that is put back."""
-    return place.position <= dict(log.files()).get(place.journal_name, place.position)
+    size = dict(log.files()).get(place.journal_name)
+    return size is None or _is_within(place, size)
+
+
+def _is_within(place: EntryPosition, size: int) -> bool:
+    """Return whether a file of so many bytes may have a place; what was consumed of a transaction
+    lies behind its beginning."""
+    return place.position < size if place.is_inside else place.position <= size
 
 
 def acked_gtids(position: EntryPosition) -> str:
@@ -69,7 +76,7 @@ def own_place(log: Log, search: Search, cursor: LogPosition, lacking: str) -> Cu
     if size is None:
         files = log.files()
         return CursorPlace(None, f"it has no {name}, but {files[0][0]} … {files[-1][0]}")
-    if position.position > size:
+    if not _is_within(position, size):
         return CursorPlace(None, f"{name} ends at {size}")
     created_s = search.head(name).created_s
     another = bool(position.created_s) and position.created_s != created_s

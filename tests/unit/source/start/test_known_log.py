@@ -36,9 +36,10 @@ def test_a_file_older_than_the_oldest_is_purged_and_its_gtids_are_lost() -> None
 
 def test_gtids_that_were_delivered_and_that_the_server_lacks_are_named() -> None:
     known = KnownLog(ServersLog())
-    known.refuse_behind(["", known.search.end().gtid])
+    known.refuse_behind("")
+    known.refuse_behind(known.search.end().gtid)
     with pytest.raises(TransactionsMissing, match=f"{UUID}:1-5"):
-        known.refuse_behind([f"{UUID}:1-5"])
+        known.refuse_behind(f"{UUID}:1-5")
 
 
 def test_the_error_of_another_log_waits_for_people() -> None:

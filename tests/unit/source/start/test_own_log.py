@@ -98,6 +98,17 @@ def test_what_was_handed_out_beyond_the_cursors(newest: LogFile, same_log: bool)
     assert decide(source(), [cursor(place)], ServersLog(), options=options).same_log
 
 
+def test_a_place_inside_of_a_transaction_that_the_file_ends_before() -> None:
+    """A1, seeds 1320226 and 1420581 of the simulation: rows of the last transaction were acked, and
+    the server lost it. Its beginning is where the file ends now."""
+    place = replace(place_of(), position=dict(ServersLog().files())[SECOND])
+    assert decide(source(), [cursor(place)], ServersLog()).position == place
+    inside = replace(place, row=3, entry=4, open_gtid="")
+    assert "ends at" in str(refused(inside))
+    read = StartOptions(read_to=inside)
+    assert not decide(source(), [cursor(place_of())], ServersLog(), options=read).same_log
+
+
 @pytest.mark.parametrize(("missing", "same_log"), [(0, True), (1, False)])
 def test_a_file_that_was_read_further_than_it_is_long(missing: int, same_log: bool) -> None:
     """A1: the server's machine died before all that it had sent was on its disk, or a copy with the

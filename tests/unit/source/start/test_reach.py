@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ray_canal.errors import ConnectionLost, PositionNotFound, PositionPurged, SourceError
+from ray_canal.errors import (
+    ConnectionLost,
+    PositionNotFound,
+    PositionPurged,
+    SourceError,
+    TransactionsMissing,
+)
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.start import StartOptions
 from ray_canal.source.start.decision import decide
@@ -18,6 +24,7 @@ from tests.unit.source.start.test_decision import (
     SECOND,
     THERE,
     THIRD,
+    UUID,
     ServersLog,
     cursor,
     of_transaction,
@@ -158,3 +165,17 @@ def test_a_start_serves_the_files_of_one_name() -> None:
     assert too_far_behind(places, files, 100, one_name=True) == (210, 156, 0, 0)
     assert too_far_behind(places, files, None) == (0, 0, 0, 0)
     assert too_far_behind(places[:1], files, None, one_name=True) == (0,)
+
+
+def test_who_has_more_than_the_server_keeps_nobody_else_from_it() -> None:
+    """Seed 1421033 of the simulation: a standby had lacked what one subscriber was given; the other
+    ones, which had gone on there, waited with it, and had no error."""
+    place, _ = of_transaction(SECOND, 3)
+    old = EntryPosition("mysql-bin.000033", 999)
+    ahead = cursor(replace(old, gtid=f"{place.gtid},{UUID}:1-5"), THERE)
+    for other in (cursor(replace(old, gtid=place.gtid), THERE), cursor(place)):
+        start = decide(source(), [ahead, other], ServersLog(), options=PARTIAL)
+        assert [type(failure) for failure in start.failures] == [TransactionsMissing, type(None)]
+        assert start.position == place
+    with pytest.raises(TransactionsMissing, match=f"{UUID}:1-5"):
+        decide(source(), [ahead], ServersLog(), options=PARTIAL)
