@@ -71,7 +71,7 @@ class Operator:
         if done and first is not None and (server, life) == (self.run.master, server.life):
             cursor = self.run.cursor(client.client_id)
             if cursor is not None and cursor.identity.server_uuid == server.uuid:
-                found = self.run.number_at(cursor)
+                found, first = map(self._there, (self.run.number_at(cursor), first))
                 purged = place == "earliest" and found > first
                 assert found == first or purged, f"seek {place}: it is at {found}, not {first}"
         client.moved()
@@ -168,6 +168,12 @@ class Operator:
         if kind in ("head", "tail"):
             return kind, None
         return "earliest", self._first(server.files)
+
+    def _there(self, number: int) -> int:
+        """Return a row's number, or that of the next one that was not lost."""
+        while number in self.run.faults.gone:
+            number += 1
+        return number
 
     def _first(self, files: list[BinlogFile], position: int = 0) -> int:
         """Return the first row of these files, of the first one from a position on."""
