@@ -34,7 +34,7 @@ def index_bytes_max(spill_bytes: int) -> int:
     return max(_INDEX_BYTES_MIN, spill_bytes // _INDEX_SHARE)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Slot:
     """A chunk in the ring. `first` and `end` are log sequences; `payload` is opaque.
 
