@@ -46,8 +46,8 @@ def test_no_proxy_of_the_web_is_asked_for_the_port(
 ) -> None:
     """A `connect` ended with 'ipv4:127.0.0.1:9: Connection refused' where http_proxy was set."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("grpc_proxy", raising=False)
+    for name in ("no_proxy", "grpc_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
     address = FlightAddress.of(f"grpc://{actor.address()}", "", "", None)
     with address.opened() as client:
         assert list(client.do_action(flight.Action("destinations", b"")))
