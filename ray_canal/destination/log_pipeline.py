@@ -87,6 +87,8 @@ class LogPipeline:
         self._chunks = runtime.chunk_watch()
         self.identity = SourceIdentity("")
         self._full_since: float | None = None
+        self.end = EntryPosition("")
+        """The end of what came into the log, also of chunks without an entry (a new file)."""
         self.placing = asyncio.Lock()
         self.taps: list[Tap] = []
         """Taps, which see each chunk before the next one comes."""
@@ -104,6 +106,7 @@ class LogPipeline:
 
     def begin(self, start: EntryPosition, batch_ids_from: int) -> EventStore:
         """Begin a fresh log from where the upstream stands."""
+        self.end = start
         store = self._store = EventStore(
             self._config.store,
             start,
@@ -120,11 +123,14 @@ class LogPipeline:
 
     async def append(self, chunk: LogChunk, payload: Payload) -> None:
         """Append a chunk to the log; its taps see it before the next one comes."""
+        head = chunk.info.head
         if not self.taps:
             self.store.put(chunk, payload)
+            self.end = EntryPosition(head.journal_name, head.end_position)
             return
         async with self.placing:
             self.store.put(chunk, payload)
+            self.end = EntryPosition(head.journal_name, head.end_position)
             await self._changed.wake()  # the others need not wait for taps
             for tap in tuple(self.taps):
                 await tap.logged(chunk, payload)

@@ -131,6 +131,9 @@ async def idle(server: Server, folder: Path) -> None:
     server.execute("truncate table keyed.u", "flush binary logs")
     destination = destination_at(server, folder, snapshot={"chunk_bytes": 65536, "readers": 1})
     await destination.wait_running(60)
+    server.execute("flush binary logs")  # it has no transaction until the snapshot has ended
+    while (await destination.status())["fetched"].journal_name != server.position()[0]:
+        await asyncio.sleep(0.02)
     taker = Taker(destination)
     await destination.subscribe(CLIENT, TABLES, wishes=INITIAL)
     ended = await taker.until_ended()

@@ -46,9 +46,10 @@ KeyColumns = Mapping[tuple[str, str], Sequence[str]]
 
 class SnapshotLog(Protocol):
     """The part of a log pipeline that is needed here. `placing` is held by whoever puts a chunk
-    into the log."""
+    into the log. `end`: of what came into it."""
 
     placing: asyncio.Lock
+    end: EntryPosition
 
     @property
     def store(self) -> EventStore:
@@ -92,7 +93,7 @@ class SnapshotPlacer:
         self._runtime = runtime
         self._sequencer = SnapshotSequencer[Stretch, EntryPosition, Keys]()
         self._waiting: dict[int, _Waiting] = {}
-        self._reached = self._stood_at = log.store.last_position
+        self._reached = self._stood_at = log.end
         self._ordinal = attempt.attempt << ATTEMPT_SHIFT
         self.failure: Exception | None = None
         self.is_reading = False

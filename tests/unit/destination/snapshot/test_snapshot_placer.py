@@ -94,6 +94,10 @@ class Log:
         self.server_at: EntryPosition | None = None
         self.reached: EntryPosition | None = None
 
+    @property
+    def end(self) -> EntryPosition:
+        return self.reached or self.store.last_position
+
     async def caught_up_to(self) -> tuple[EntryPosition, EntryPosition] | None:
         if self.server_at is None or self.reached is None:
             return None
@@ -188,6 +192,22 @@ async def stands_still() -> None:
     placer.unacked_bytes = 0
     assert [one.upto for one in placer.take_emptied()] == [("9",)]
     assert placer.take_emptied() == []
+
+
+def test_a_log_that_has_come_into_a_file_without_entries() -> None:
+    """Seed 1600098 of the simulation: the server had begun a new file and been idle since, when the
+    attempt began. Its rows waited for the next transaction."""
+    asyncio.run(new_file())
+
+
+async def new_file() -> None:
+    log, reader = Log(chunk_bytes=1 << 20), Reader(0)
+    log.reached = log.server_at = EntryPosition("mysql-bin.999999", 157)
+    placer = of_keys({("d", "t"): ("id",)}, log)
+    read = RangeRead(1, 0, 0, NOTHING_SEEN, log.server_at, 0.1)
+    placer.begin(planned(1, ("d", "t")))
+    await placer.add(planned(1, ("d", "t")), reader, read)
+    assert placer.waiting == 0
 
 
 def test_every_key_of_both_images_is_told_to_who_places_rows() -> None:
