@@ -352,8 +352,8 @@ class _Decision:
         if not position.timestamp:
             raise PositionNotFound(
                 f"{switch}: the cursor at {position} has neither GTIDs that this server knows nor "
-                "a time; set source.on_purged to go on, or remove its subscriber (`ray-canal "
-                "unsubscribe`)"
+                "a time; move its subscriber (`ray-canal subscriber`, seek), or remove it "
+                "(`ray-canal unsubscribe`)"
             ).at(position.journal_name, position.position)
         if position.trail:
             place = self.search.trail(position.trail, position.timestamp * MICROS, window_us)
