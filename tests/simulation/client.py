@@ -76,21 +76,28 @@ class Client:
         while not self.run.over:
             connector = AsyncConnector(self.run.transport(), self.client_id)
             try:
-                self.start = self.run.operator.start() if self.first is None else None
-                await connector.subscribe(
-                    self.filter, policy=self.policy, transactions=self.transactions,
-                    start=self.start,
-                )  # fmt: skip
-                self._subscribed()
+                await self.subscribe(connector)
                 await self._consume(connector)
                 if self.random.random() < 0.05:
                     await self._leave(connector)
             except CanalError as error:
                 self.say(type(error).__name__, error)
-                if self.run.is_lost(self, error):
+                if self.run.is_lost(self, error) and self.leaves(error):
                     with contextlib.suppress(CanalError):
                         await self._leave(connector)
                 await asyncio.sleep(self.random.choice((0.01, 0.3, 1.0)))
+
+    async def subscribe(self, connector: AsyncConnector) -> None:
+        """Subscribe, where it was or somewhere."""
+        self.start = self.run.operator.start() if self.first is None else None
+        await connector.subscribe(
+            self.filter, policy=self.policy, transactions=self.transactions, start=self.start
+        )
+        self._subscribed()
+
+    def leaves(self, error: CanalError) -> bool:
+        """Return whether it answers an error that nothing helps by another subscription."""
+        return True
 
     async def _leave(self, connector: AsyncConnector) -> None:
         """Unsubscribe; what comes of it is seen at the next subscription. A call that failed may
@@ -199,8 +206,9 @@ class Client:
                 entry = payload.entries[k]
                 if entry.kind != ROWDATA or (part.mask is not None and not part.mask[k]):
                     continue
+                place = timeline, journal, entry.position
                 for row, number in enumerate(entry.rows):
-                    new += self._take_row((timeline, journal, entry.position, row), number)
+                    new += self._take_row((*place, entry.ordinal + row), number)
                     last = number
         self.say("message", message.id, "rows", message.head.row_count, "new", new, "up to", last)
         return last

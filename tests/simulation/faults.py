@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ray_canal.destination.ownership import Claim
 from tests.simulation.processes import Owner
 from tests.simulation.servers import Server
+from tests.simulation.tables import takes_snapshots
 from tests.simulation.virtual_time import EPOCH_S
 
 if TYPE_CHECKING:
@@ -28,9 +29,13 @@ class Faults:
     def __init__(self, run: Simulation) -> None:
         self.run, self.random = run, run.random
         chance = random.Random(f"losses {run.seed}")
-        self._loses = chance.random() < 0.35
+        self.copies = takes_snapshots(run.seed)  # subscribers copy tables
+        self._loses = chance.random() < 0.35 and not self.copies
         self.on_reset = chance.choice(("fail", "earliest")) if self._loses else "fail"
         self.on_purged = chance.choice(("fail", "fail", "earliest")) if self._loses else "fail"
+        if self.copies:
+            self.on_reset = chance.choice(("fail", "snapshot"))
+            self.on_purged = self.on_reset
         self.gone: set[int] = set()  # rows that may be left out: no log of a server has them
         self._undone: list[tuple[int, int]] = []  # rows from one number to another: never committed
         self.logs_gone = False  # a log was reset or put back, or files of it were purged
@@ -43,7 +48,7 @@ class Faults:
 
     def time_s(self) -> float:
         """For how long things happen."""
-        return max(self.random.choice(TIME_S), 2.0 * self._loses)
+        return max(self.random.choice(TIME_S), 2.0 * (self._loses or self.copies))
 
     def must_be_told(self, acked: int, number: int) -> bool:
         """Return whether a subscriber that has acked a row meets an error before this one: its

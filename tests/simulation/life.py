@@ -42,6 +42,7 @@ from tests.simulation.operations import Operator
 from tests.simulation.processes import DESTINATION, Outside, Owner, Transport
 from tests.simulation.runtime import in_place
 from tests.simulation.servers import TABLES, Server
+from tests.simulation.tables import Copier
 from tests.simulation.virtual_time import EPOCH_S, virtual_time
 
 CLIENTS = 3
@@ -103,7 +104,8 @@ class Simulation:
                 "runs": self.random.choice(("always", "while_subscribed")),
             }
             self.configure()
-            self.clients = [Client(self, client_id) for client_id in range(CLIENTS)]
+            kind = Copier if self.faults.copies else Client
+            self.clients = [kind(self, client_id) for client_id in range(CLIENTS)]
             self.operator = Operator(self, self.seed)
             with in_place(self.outside):
                 self.loop.run_until_complete(self._life())

@@ -44,6 +44,8 @@ class Operator:
             self.pause, self.pause, self.resume, self.resume, self.expire, self.seek, self.seek,
             self.rename, self.copy, self.apply, self.filter,
         )  # fmt: skip
+        if self.run.faults.copies:  # whose tables would be others, or whose place
+            acts = (self.pause, self.resume, self.expire, self.rename, self.apply, self.seek)
         while self._acts and self.run.writes:
             await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
             await self.random.choice(acts)(self.random.choice(self.run.clients))
@@ -75,6 +77,8 @@ class Operator:
                 purged = place == "earliest" and found > first
                 assert found == first or purged, f"seek {place}: it is at {found}, not {first}"
         client.moved()
+        if self.run.faults.copies:
+            await self._operate(client, "snapshot")  # one that goes on begins again
         self.run.consume(client)
 
     async def filter(self, client: Client) -> None:
@@ -207,6 +211,8 @@ class Operator:
         call: Any = ("operate", (client.client_id, action, argument))
         if action == "filter":
             call = ("change_filter", (client.client_id, argument))
+        if action == "snapshot":
+            call = ("snapshot", (client.client_id, "start"))
         reply = owner.call(*call)
         assert reply.task is not None
         tasks.add(reply.task)

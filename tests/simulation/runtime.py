@@ -6,6 +6,7 @@ its cursors and the client's connector are the program's own code.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,8 @@ from ray_canal.destination.ports import Upstream
 from ray_canal.destination.pump import FusedUpstream
 from ray_canal.errors import ConnectionLost, InstanceNotFound
 from tests.local_runtime import LocalRuntime
-from tests.simulation.disk import SimulatedSpill
+from tests.simulation import tables
+from tests.simulation.disk import OnDisk, SimulatedSpill
 from tests.simulation.processes import OWNER, Handle, Outside, OwnersBackend, SimulatedThread
 from tests.simulation.servers import SearchedLog
 from tests.simulation.upstream import SimulatedFetcher
@@ -36,6 +38,12 @@ class SimulatedRuntime(LocalRuntime):
     def spill(self, folder: str) -> Any:
         return SimulatedSpill(self._outside)
 
+    def row_reader(self, config: InstanceConfig) -> Any:
+        return tables.RowReader(self._outside, config)
+
+    async def load(self, payload: Any) -> Any:
+        return payload.read() if isinstance(payload, OnDisk) else payload
+
 
 @contextmanager
 def in_place(outside: Outside) -> Iterator[None]:
@@ -51,6 +59,9 @@ def in_place(outside: Outside) -> Iterator[None]:
             raise InstanceNotFound(f"no destination {destination!r} is running")
         return Handle(outside.owner)
 
+    async def idle(*_: Any) -> None:
+        await asyncio.Event().wait()
+
     @contextmanager
     def log_of(config: InstanceConfig) -> Iterator[SearchedLog]:
         servers = [outside.server(address) for address in config.source.addresses]
@@ -64,6 +75,13 @@ def in_place(outside: Outside) -> Iterator[None]:
         "ray_canal.destination.ownership.open_backend": open_backend,
         "ray_canal.destination.ownership.BackendThread": SimulatedThread,
         "ray_canal.destination.records.schema_records.BackendThread": SimulatedThread,
+        "ray_canal.destination.snapshot.snapshot_run.SnapshotPlan": tables.Plan,
+        "ray_canal.destination.snapshot.snapshot_run.BackendThread": tables.PlanThread,
+        "ray_canal.destination.snapshot.snapshot_placer.touched_keys": tables.touched_keys,
+        "ray_canal.destination.snapshot.snapshot_placer.refuse_altered": lambda *_: None,
+        "ray_canal.destination.snapshot.snapshot_placer.mark_at": tables.mark_at,
+        "ray_canal.destination.snapshot.replaced_tables.replaced_by": lambda *_: set(),
+        "ray_canal.destination.snapshot.snapshot_pace.Pace.govern": idle,
         "ray_canal.actors.calls.find_store": find_store,
         "ray_canal.client.transport.keep_joined": lambda *_: None,
         "ray_canal.client.transport.times_joined": lambda: 0,

@@ -68,6 +68,7 @@ class Entry:
     gtid: tuple[bytes, int]
     commit_us: int
     begin: int  # of its transaction: where the GTID event starts
+    ordinal: int = 0  # of rows that were read, which have one place
 
 
 @dataclass
@@ -108,6 +109,7 @@ class Server:
         self.base = base
         self.alive = True
         self.transactions: list[Transaction] = []
+        self.rows: list[tuple[int, int]] = []  # all that were written: number, table
         self.executed = GtidSet.parse("")
         self.files: list[BinlogFile] = []
         self.lives: list[list[BinlogFile]] = [[]]  # all files that ever were, purged ones too
@@ -142,6 +144,7 @@ class Server:
     def apply(self, transaction: Transaction) -> None:
         """Write it into the binlog, be it one's own or a replicated one."""
         self.transactions.append(transaction)
+        self.rows.extend(transaction.rows)
         gtid = (transaction.source, transaction.gno)
         commit_us = transaction.commit_us
         lengths = b"\0" * 16
@@ -202,6 +205,8 @@ class Server:
                 break
             left -= len(ends)
             files.append(replace(file, entries=list(file.entries), data=file.data[:]))
+        lost = {row for made in self.transactions[count:] for row in made.rows}
+        self.rows = [row for row in self.rows if row not in lost]
         self._go_on_with(files, self.transactions[:count])
         return True
 

@@ -8,6 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from ray_canal.binlog.chunk import ENTRY, GTID, ChunkHead, ChunkInfo
 from ray_canal.config import InstanceConfig, SourceConfig
 from ray_canal.destination.ports import Fetched
 from ray_canal.destination.status.stages import FetchReport
@@ -112,6 +115,17 @@ class SimulatedFetcher:
         file = server.files[names.index(place.journal_name)]
         rest = [entry for entry in file.entries if entry.position >= place.position]
         if not rest:
+            if place.position < file.size:  # its first events, which have no entries
+                self._place = EntryPosition(file.name, file.size)
+                self._sequence += 1
+                head = ChunkHead(
+                    self._sequence - 1, file.name, place.position, file.size,
+                    created_s=file.created_s,
+                )  # fmt: skip
+                none = np.zeros(0, ENTRY), np.zeros(0, GTID), ()
+                size_bytes = file.size - place.position
+                info = ChunkInfo(head, size_bytes, size_bytes, *none)
+                return Fetched(info=info, payload=Payload(file.name, []))
             if file is not server.files[-1]:
                 following = server.files[names.index(file.name) + 1]
                 self._place = EntryPosition(following.name, BINLOG_START)
@@ -138,7 +152,8 @@ class SimulatedFetcher:
         return {}
 
     async def status(self, oldest: EntryPosition | None) -> Any:
-        return SourceStatus(self._place.journal_name, self._place.position)
+        place = self._place
+        return SourceStatus(place.journal_name, place.position, place.position)
 
     async def close(self) -> None:
         self._closed = True
