@@ -123,17 +123,18 @@ class LogPipeline:
 
     async def append(self, chunk: LogChunk, payload: Payload) -> None:
         """Append a chunk to the log; its taps see it before the next one comes."""
-        head = chunk.info.head
         if not self.taps:
-            self.store.put(chunk, payload)
-            self.end = EntryPosition(head.journal_name, head.end_position)
+            self._put(chunk, payload)
             return
         async with self.placing:
-            self.store.put(chunk, payload)
-            self.end = EntryPosition(head.journal_name, head.end_position)
+            self._put(chunk, payload)
             await self._changed.wake()  # the others need not wait for taps
             for tap in tuple(self.taps):
                 await tap.logged(chunk, payload)
+
+    def _put(self, chunk: LogChunk, payload: Payload) -> None:
+        self.store.put(chunk, payload)
+        self.end = EntryPosition(chunk.info.head.journal_name, chunk.info.head.end_position)
 
     async def caught_up_to(self) -> tuple[EntryPosition, EntryPosition] | None:
         """Return (how far the source was read, where the server's log is known to end). None: not

@@ -21,6 +21,15 @@ from ray_canal.model.timeline import NO_FILE, LogFile, Timeline
 A, B = SourceIdentity("a:3306", "uuid-a"), SourceIdentity("b:3306", "uuid-b")
 
 
+async def entered(folder: Path) -> tuple[Ownership, int, TimelineRecord]:
+    """An owner's cursors and epoch, and its timeline in server A's log."""
+    cursors = Ownership("d", MetaConfig(path=str(folder / "meta.db")), Claim())
+    await cursors.open()
+    epoch, timeline = await cursors.acquire(), TimelineRecord("d")
+    await cursors.run(timeline.enter, epoch, A, False)
+    return cursors, epoch, timeline
+
+
 def test_a_new_process_goes_on_in_the_timeline_of_its_log(tmp_path: Path) -> None:
     """A6, b4: a restart is no change of the log; a failover, and the way back, are."""
     numbers = []
@@ -85,11 +94,7 @@ def test_the_newest_file_is_noted_once_and_while_the_backend_is_away(tmp_path: P
     """A1, A6: before anything of it is handed out; a new timeline forgets it."""
 
     async def story() -> None:
-        cursors = Ownership("d", MetaConfig(path=str(tmp_path / "meta.db")), Claim())
-        await cursors.open()
-        epoch = await cursors.acquire()
-        timeline = TimelineRecord("d")
-        await cursors.run(timeline.enter, epoch, A, False)
+        cursors, epoch, timeline = await entered(tmp_path)
         saved: list[LogFile] = []
         problems: list[str] = []
         away = iter([True, True])
@@ -124,11 +129,7 @@ def test_the_newest_file_may_be_a_catch_ups(tmp_path: Path) -> None:
     back to an older copy gave the ids of those rows to other ones, in the same timeline."""
 
     async def story() -> None:
-        cursors = Ownership("d", MetaConfig(path=str(tmp_path / "meta.db")), Claim())
-        await cursors.open()
-        epoch = await cursors.acquire()
-        timeline = TimelineRecord("d")
-        await cursors.run(timeline.enter, epoch, A, False)
+        cursors, epoch, timeline = await entered(tmp_path)
 
         async def reach(name: str, is_own: bool) -> LogFile:
             head = ChunkHead(0, name, 4, 100, created_s=7)
