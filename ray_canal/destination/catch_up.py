@@ -98,7 +98,7 @@ class CatchUp:
         self._refuse_other_log(identity)
         await schemas.append(new_records)
         if not start.same_log:
-            await self._enter_timeline(identity)
+            await state.begin_timeline(identity)
         pipeline.begin(start.position, self._last_batch_id)
         if cursor is None:
             return LogPosition(identity, start.position)
@@ -106,16 +106,6 @@ class CatchUp:
         # From now on it is a cursor of this log.
         await state.subscribers.move_cursor(self._client_id, cursor, place, start.leaves_out)
         return place
-
-    async def _enter_timeline(self, identity: SourceIdentity) -> None:
-        """Begin a timeline, which is in the next message of every subscriber: whoever comes back
-        finds no lower one. Raises Fenced."""
-        records, guard = self._state.records, self._state.guard
-        # What the destination's own log hands out until it is opened again is of that one, too.
-        timeline = records.timeline
-        await guard.run(
-            records.cursors.keep(guard.epoch, timeline.enter, identity, False, timeline.reached)
-        )
 
     def _refuse_other_log(self, identity: SourceIdentity) -> None:
         """Raises ConnectionLost: it is not the log that the destination reads. That passes, as the

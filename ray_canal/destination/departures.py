@@ -9,6 +9,7 @@ from ray_canal.destination.arrivals import Arrivals
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.lifecycle import Lifecycle
 from ray_canal.destination.state import DestinationState
+from ray_canal.errors import PositionPurged
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.position import LogPosition
 
@@ -28,6 +29,10 @@ class Departures:
     async def remove(self, client_id: int) -> None:
         """Remove a subscriber and its cursor."""
         epoch = await self._state.guard.for_writing()
+        failure = self._catch_ups.unserved.get(client_id)
+        if failure is not None and not isinstance(failure, PositionPurged):
+            # What it took the server's log may have no more, and it may come back.
+            await self._state.begin_timeline(self._state.log.identity)
         await self._keep_start(epoch, client_id)
         self._arrivals.forget(client_id)
         await self._state.subscribers.remove(client_id, epoch)

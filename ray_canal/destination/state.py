@@ -17,6 +17,7 @@ from ray_canal.destination.records.subscriber_table import SubscriberTable
 from ray_canal.destination.skipped import SkippedEvents
 from ray_canal.destination.supervisor import Supervisor
 from ray_canal.destination.wakeup import Wakeup
+from ray_canal.model.position import SourceIdentity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,17 @@ class DestinationState:
     def destination(self) -> str:
         """Name of the destination."""
         return self.config.destination
+
+    async def begin_timeline(self, identity: SourceIdentity) -> None:
+        """Begin a timeline next to the log that is read, for what comes from this server now. It is
+        in the next message of every subscriber: whoever comes back finds no lower one. Raises
+        Fenced, MetaUnavailable."""
+        cursors, timeline = self.records.cursors, self.records.timeline
+        # What the destination's own log hands out until it is opened again is of that one, too.
+        reached = timeline.reached
+        await self.guard.run(
+            cursors.keep(self.guard.epoch, timeline.enter, identity, False, reached)
+        )
 
 
 def new_state(

@@ -29,6 +29,13 @@ class LogFile(NamedTuple):
         number, other_number = (journal_key(each.journal_name)[1] for each in (self, other))
         return not self.has_base_of(other) or number > other_number
 
+    def cannot_lead_to(self, other: LogFile) -> bool:
+        """Return whether no log has the other file, too, at the same place or later."""
+        if not self.journal_name:
+            return False
+        is_another = self.journal_name == other.journal_name and self != other
+        return is_another or self.is_behind(other)
+
     def has_base_of(self, other: LogFile) -> bool:
         """Return whether their names differ by no more than the number."""
         return journal_key(self.journal_name)[0] == journal_key(other.journal_name)[0]

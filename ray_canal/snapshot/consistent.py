@@ -37,6 +37,8 @@ from ray_canal.snapshot.tables import (
 )
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
+from ray_canal.source.start.log_file import read_head
+from ray_canal.source.start.server_log import log_of_server
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +125,13 @@ class ConsistentSnapshot:
                 f"{', '.join(without)}: the engine has no read view, so its rows of one moment "
                 "cannot be read; leave the table out of the patterns"
             )
+
+    def log_place(self) -> EntryPosition:
+        """Return `position` with what tells its file from another one of that name: when the server
+        created it. Raises SourceError kinds, DecodeError."""
+        with log_of_server(self._config.source, self._catalog) as log:
+            created_s = read_head(log, self.position.journal_name).created_s
+        return replace(self.position, created_s=created_s)
 
     def not_wanted(self) -> list[str]:
         """Return the names of tables that `within` admits and no wish is of."""

@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pymysql
 import pytest
 from pymysql.constants import ER
 
+from ray_canal.destination.records.timeline_record import TimelineRecord
 from ray_canal.errors import ConfigError
 from ray_canal.model.snapshot_marks import MARK_BEGIN, MARK_END
 from ray_canal.model.snapshot_wish import SnapshotWish
@@ -166,6 +168,36 @@ def changed(server: Server, statement: str) -> None:
             if error.args[0] != ER.LOCK_WAIT_TIMEOUT:
                 raise
             kill_connections(server)
+
+
+@pytest.mark.parametrize("server", ["mysql97", "mariadb"], indirect=True)
+def test_its_place_is_one_of_the_log_that_was_read(server: Server, moment: Path) -> None:
+    """A1, A6: the file may be newer than all that the destination's log has read, and a server that
+    is put back to an older copy makes another file of its name."""
+    run(place_of_rows(server, moment))
+
+
+async def place_of_rows(server: Server, folder: Path) -> None:
+    destination = destination_at(server, folder, snapshot=MOMENT)
+    await destination.wait_running(60)
+    noted: list[Any] = []
+    reach = TimelineRecord.reach
+
+    async def noting(self: TimelineRecord, *of: Any, is_own: bool = True) -> None:
+        await reach(self, *of, is_own=is_own)
+        noted.append((self.reached, is_own))
+
+    server.execute("flush binary logs")
+    with mock.patch.object(TimelineRecord, "reach", noting):
+        await destination.subscribe(CLIENT, r"moment\..*", wishes=INITIAL)
+        taker = Taker(destination)
+        await taker.until_ended()
+    cursor = destination.state.subscribers.get(CLIENT).cursor
+    assert cursor is not None
+    place = cursor.position
+    assert place.created_s > 0
+    assert ((place.journal_name, place.created_s), False) in noted
+    await destination.stop()
 
 
 @ONE

@@ -22,6 +22,7 @@ from ray_canal.destination.snapshot.snapshot_run import SnapshotRun, unacked_byt
 from ray_canal.errors import ConfigError, SourceError
 from ray_canal.filter import TableFilter
 from ray_canal.model.message import Payload
+from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_ledger import DONE, TableLedger
 from ray_canal.model.snapshot_marks import CHUNK, MARK_BEGIN, MARK_END, MODE, REASON, STATE
 from ray_canal.model.snapshot_wish import CONSISTENT, SnapshotWish
@@ -56,6 +57,7 @@ class MomentRun(SnapshotRun):
         try:
             self.waits_for = "read views at one place of the server's log"
             source = await reader.open()
+            place = await reader.log_place(source)
             tables = tuple(
                 TableLedger(
                     table.meta.schema, table.meta.table, wish.where, wish.columns,
@@ -66,7 +68,7 @@ class MomentRun(SnapshotRun):
             began = self.ledger.began or int(time.time())
             ledger = replace(self.ledger, tables=tables, began=began).begun_again()
             log = await self.home.begin_rows(
-                self._client_id, ledger, source.server, source.position
+                self._client_id, ledger, source.server, place
             )
             self.ledger = ledger
             name = ledger.attempt_name_of(self._client_id)
@@ -158,6 +160,10 @@ class _MomentThread:
             )
         self._chunks = source.chunks()
         return source
+
+    async def log_place(self, source: ConsistentSnapshot) -> EntryPosition:
+        """Return the moment's place, as a cursor has it. Raises SourceError kinds."""
+        return await self._thread.run(source.log_place)
 
     async def next(self) -> RowsRead | None:
         """Return the next rows; None: those were all. Raises what `chunks` does."""

@@ -40,6 +40,7 @@ from ray_canal.model.snapshot_wish import (
     SnapshotWish,
     refuse_mode,
 )
+from ray_canal.model.timeline import LogFile
 
 if TYPE_CHECKING:
     from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
@@ -114,6 +115,8 @@ class Snapshots:
         self, client_id: int, ledger: Ledger, server: str, place: EntryPosition
     ) -> LogPipeline:
         table, identity = self._state.subscribers, self._state.log.identity
+        if server == identity.server_uuid:
+            await self._reach(place)
         async with table.turn(client_id):
             known, held = table.get(client_id), self._catch_ups.rows_logs().get(client_id)
             there = ledger_of(known)
@@ -126,6 +129,16 @@ class Snapshots:
             log = held.begin(cursor)
         await self.changed.wake()
         return log
+
+    async def _reach(self, place: EntryPosition) -> None:
+        """Let rows of this place have higher ids than all that was handed out. Raises Fenced,
+        MetaUnavailable."""
+        records = self._state.records
+        if records.timeline.reached.cannot_lead_to(LogFile(place.journal_name, place.created_s)):
+            await self._state.begin_timeline(self._state.log.identity)
+        await records.timeline.reach(
+            records.cursors, self._state.guard.epoch, place, is_own=False
+        )
 
     async def _release(self, client_id: int) -> None:
         """Let a subscriber go on from its cursor: its snapshot has ended."""

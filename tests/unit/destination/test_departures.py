@@ -13,10 +13,13 @@ import pytest
 
 from ray_canal.demo import binlog_files
 from ray_canal.errors import (
+    CanalError,
     ConfigError,
     MetaUnavailable,
     PositionNotFound,
+    PositionPurged,
     SubscriberReplaced,
+    TransactionsMissing,
 )
 from ray_canal.meta.manager import MetaManager
 from tests.local_destination import (
@@ -54,6 +57,32 @@ def test_unsubscribe_that_fails_leaves_the_subscriber(tmp_path: Path) -> None:
             assert follow_each_other([first, second])
             await store.unsubscribe(7)
             assert 7 not in await store.state.records.cursors.load()
+
+    run(story())
+
+
+@pytest.mark.parametrize("error", [TransactionsMissing, PositionNotFound, PositionPurged])
+def test_one_that_took_what_the_server_has_lost_leaves_a_timeline(
+    error: type[CanalError], tmp_path: Path
+) -> None:
+    """A6: with another subscription of the same client id rows of a snapshot, which lie where the
+    log ends now, had lower ids than what was lost. A purged log is the same one."""
+
+    async def story() -> None:
+        async with running(tmp_path, instance(store=SMALL_LOG)) as store:
+            for client_id in (7, 8):
+                await store.subscribe(client_id, ALL)
+            timeline = store.state.records.timeline
+            before = timeline.number
+            await store.unsubscribe(8)
+            assert timeline.number == before
+            store.api._catch_ups.set_apart({7: error("it has lost that")})
+            await store.unsubscribe(7)
+            assert (timeline.number > before) == (error is not PositionPurged)
+            await store.subscribe(7, ALL)
+            head = await take(store, 7)
+            assert head is not None
+            assert head.timeline == timeline.number
 
     run(story())
 

@@ -33,6 +33,15 @@ def test_it_rises_where_its_record_was_lost() -> None:
     assert timeline_in(None, A, False, now_s=160).number > lost.number
 
 
+def test_a_log_has_no_two_files_of_one_name_and_none_before_what_was_read() -> None:
+    read = LogFile("bin.000003", 17)
+    for there in (("bin.000003", 17), ("bin.000004", 17), ("bin.1000000", 18)):
+        assert not read.cannot_lead_to(LogFile(*there))
+        assert not NO_FILE.cannot_lead_to(LogFile(*there))
+    for there in (("bin.000003", 18), ("bin.000002", 18), ("other.000004", 18)):
+        assert read.cannot_lead_to(LogFile(*there))
+
+
 def test_its_record() -> None:
     kept = Timeline(3, SourceIdentity("server:3306", "uuid-ñ"), LogFile("bin.000003", 17))
     assert Timeline.from_json(kept.to_json()) == kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,6 +41,9 @@ class Moment:
         self.wanted = (WantedTable(TABLE, SnapshotWish()),)
         self.tables = (TABLE,)
         self.server, self.position = "here", EntryPosition("mysql-bin.000001", 4)
+
+    def log_place(self) -> EntryPosition:
+        return replace(self.position, created_s=3)
 
     def not_wanted(self) -> list[str]:
         return self.others

@@ -13,6 +13,7 @@ from ray_canal.destination.snapshot.snapshot_run import SnapshotRun
 from ray_canal.destination.snapshot.snapshots import _after_action
 from ray_canal.errors import ConfigError, NotSubscribed
 from ray_canal.log.snapshot_tag import SnapshotTag
+from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_ledger import (
     CANCELLED,
     DONE,
@@ -106,6 +107,30 @@ async def of_files(folder: Path) -> None:
         with pytest.raises(ConfigError, match="snapshot 'always'"):
             await destination.subscribe(2, ALL, wishes=wishes)
         assert (await destination.status())["snapshots"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "age_s", "rises"),
+    [(3, 0, False), (4, 5, False), (3, 1, True), (2, 0, True)],
+)  # fmt: skip
+def test_rows_of_a_server_that_was_put_back_have_higher_ids(
+    name: int, age_s: int, rises: bool, tmp_path: Path
+) -> None:
+    """A6: a moment's place is asked of the server, which may have lost what the destination's log
+    has, and nobody knows it yet: the ids of the rows were lower than those before them."""
+
+    async def story() -> None:
+        async with destination_of(tmp_path) as destination:
+            records, epoch = destination.state.records, destination.state.guard.epoch
+            timeline, before = records.timeline, records.timeline.number
+            read = EntryPosition("bin.000003", 4, created_s=100)
+            await timeline.reach(records.cursors, epoch, read)
+            place = EntryPosition(f"bin.{name:06}", 4, created_s=100 + age_s)
+            await destination.api._snapshots._reach(place)
+            assert (timeline.number > before) == rises
+            assert timeline.reached.journal_name == max(read, place).journal_name
+
+    run(story())
 
 
 @pytest.mark.parametrize("restarts", [False, True])
