@@ -14,7 +14,8 @@ from ray_canal.errors import (
 from ray_canal.filter import TableFilter
 from ray_canal.model.position import journal_key
 from tests.simulation.disk import OnDisk
-from tests.simulation.servers import ROWDATA, SCHEMA, TABLES
+from tests.simulation.processes import Payload
+from tests.simulation.servers import ROWDATA, SCHEMA, TABLES, Entry
 
 if TYPE_CHECKING:
     from tests.simulation.life import Simulation
@@ -128,6 +129,9 @@ class Client:
         self.first, self.next, self.acked, self.passed = None, 0, -1, set()
         self.highest, self.taken = (0, 0, 0, 0), {}
 
+    def begin_copy(self) -> None:
+        """Forget what it has of tables, all of which it is about to get."""
+
     def _subscribed(self) -> None:
         """The judge looks where its first row is to come from. After it has left, that is where its
         new cursor is; or the old one, where leaving has failed."""
@@ -206,14 +210,19 @@ class Client:
                 entry = payload.entries[k]
                 if entry.kind != ROWDATA or (part.mask is not None and not part.mask[k]):
                     continue
-                place = timeline, journal, entry.position
-                for row, number in enumerate(entry.rows):
-                    new += self._take_row((*place, entry.ordinal + row), number)
+                first = timeline, journal, entry.position, entry.ordinal
+                if not entry.rows:
+                    self._take_statement(first, entry, payload)
+                for row, number in enumerate(entry.rows, entry.ordinal):
+                    new += self._take_row((*first[:3], row), number, payload)
                     last = number
         self.say("message", message.id, "rows", message.head.row_count, "new", new, "up to", last)
         return last
 
-    def _take_row(self, row: RowId, number: int) -> bool:
+    def _take_statement(self, row: RowId, entry: Entry, payload: Payload) -> None:
+        """Take an entry without rows."""
+
+    def _take_row(self, row: RowId, number: int, payload: Payload) -> bool:
         assert self.wants(number), f"row {number} is not of its tables"
         if row <= self.highest:
             assert number in self.taken or number < self.next, (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ray_canal.destination.ownership import Claim
 from tests.simulation.processes import Owner
 from tests.simulation.servers import Server
-from tests.simulation.tables import takes_snapshots
+from tests.simulation.tables import places_of, takes_snapshots
 from tests.simulation.virtual_time import EPOCH_S
 
 if TYPE_CHECKING:
@@ -30,13 +30,16 @@ class Faults:
         self.run, self.random = run, run.random
         chance = random.Random(f"losses {run.seed}")
         self.copies = takes_snapshots(run.seed)  # subscribers copy tables
-        self._loses = chance.random() < 0.35 and not self.copies
+        self._loses = chance.random() < 0.35
         self.on_reset = chance.choice(("fail", "earliest")) if self._loses else "fail"
         self.on_purged = chance.choice(("fail", "fail", "earliest")) if self._loses else "fail"
+        self.snapshot_mode = "keyed"
         if self.copies:
             self.on_reset = chance.choice(("fail", "snapshot"))
             self.on_purged = self.on_reset
+            self.snapshot_mode = chance.choice(("keyed", "keyed", "consistent"))
         self.gone: set[int] = set()  # rows that may be left out: no log of a server has them
+        self.undone_places: set[tuple[int, int]] = set()  # what is there was also never committed
         self._undone: list[tuple[int, int]] = []  # rows from one number to another: never committed
         self.logs_gone = False  # a log was reset or put back, or files of it were purged
         self.is_unseen_reset = False  # files were purged of a log that was reset
@@ -211,6 +214,8 @@ class Faults:
         self.lagging = self.logs_gone = self._was_reset = True
         numbers = [number for transaction in lost for number, _ in transaction.rows]
         self.run.say("lost:", numbers)
+        for made in lost:
+            self.undone_places |= places_of(made)
         self.gone.update(numbers)
         self.begins_again |= self.on_reset == "earliest"
         if numbers:

@@ -62,6 +62,7 @@ class Simulation:
         self.commits: list[int] = []  # likewise, counted
         self._committed = 0
         self.writes = True
+        self._statements = random.Random(f"statements {seed}")
         self._ends: list[asyncio.Task[None]] = []
         self.faults = Faults(self)
 
@@ -101,6 +102,7 @@ class Simulation:
                 "chunk_bytes": 4096,
                 "decoders": 0,
                 "tsdb": {"enable": False},
+                "snapshot": {"mode": self.faults.snapshot_mode},
                 "runs": self.random.choice(("always", "while_subscribed")),
             }
             self.configure()
@@ -258,12 +260,15 @@ class Simulation:
         for _ in range(count):
             rows = []
             self._committed += 1
+            commit_us = round((EPOCH_S + self._now()) * 1_000_000) + len(self.tables)
+            if self.faults.copies and self._statements.random() < 0.03:
+                server.commit((), commit_us, self._statements.randrange(len(TABLES)))
+                continue
             for _ in range(self.random.choice((0, 1, 2, 3, 12))):
                 rows.append((len(self.tables), self.random.randrange(len(TABLES))))
                 self.tables.append(rows[-1][1])
                 self.commits.append(self._committed)
-            commit_us = round((EPOCH_S + self._now()) * 1_000_000)
-            server.commit(rows, commit_us + len(self.tables))
+            server.commit(rows, commit_us + len(rows))
             if self.random.random() < 0.08:
                 server.rotate()
 

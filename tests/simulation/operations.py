@@ -78,7 +78,9 @@ class Operator:
                 assert found == first or purged, f"seek {place}: it is at {found}, not {first}"
         client.moved()
         if self.run.faults.copies:
-            await self._operate(client, "snapshot")  # one that goes on begins again
+            begun = await self._operate(client, "snapshot")  # one that goes on begins again
+            if done is not False or begun:
+                client.begin_copy()
         self.run.consume(client)
 
     async def filter(self, client: Client) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,10 +40,12 @@ OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", de
 
 @dataclass
 class Payload:
-    """A decoded chunk: its entries, each with its rows' numbers."""
+    """A decoded chunk: its entries, each with its rows' numbers. `props`: of rows that were read,
+    and of marks."""
 
     journal_name: str
     entries: list[Entry]
+    props: Mapping[str, str] = field(default_factory=dict)
 
 
 class Outside:

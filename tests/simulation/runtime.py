@@ -38,6 +38,9 @@ class SimulatedRuntime(LocalRuntime):
     def spill(self, folder: str) -> Any:
         return SimulatedSpill(self._outside)
 
+    def moment_reader(self, config: InstanceConfig) -> Any:
+        return None  # tables.Moment reads
+
     def row_reader(self, config: InstanceConfig) -> Any:
         return tables.RowReader(self._outside, config)
 
@@ -77,8 +80,12 @@ def in_place(outside: Outside) -> Iterator[None]:
         "ray_canal.destination.records.schema_records.BackendThread": SimulatedThread,
         "ray_canal.destination.snapshot.snapshot_run.SnapshotPlan": tables.Plan,
         "ray_canal.destination.snapshot.snapshot_run.BackendThread": tables.PlanThread,
+        "ray_canal.destination.snapshot.snapshot_moment.ConsistentSnapshot": tables.Moment,
+        "ray_canal.destination.snapshot.snapshot_moment.BackendThread": tables.PlanThread,
+        "ray_canal.destination.snapshot.snapshot_moment.SourceLoad": tables.Load,
+        "ray_canal.destination.snapshot.snapshot_moment.emptied_at": tables.emptied_at,
         "ray_canal.destination.snapshot.snapshot_placer.touched_keys": tables.touched_keys,
-        "ray_canal.destination.snapshot.snapshot_placer.refuse_altered": lambda *_: None,
+        "ray_canal.destination.snapshot.snapshot_placer.refuse_altered": tables.refuse_altered,
         "ray_canal.destination.snapshot.snapshot_placer.mark_at": tables.mark_at,
         "ray_canal.destination.snapshot.replaced_tables.replaced_by": lambda *_: set(),
         "ray_canal.destination.snapshot.snapshot_pace.Pace.govern": idle,

@@ -34,7 +34,9 @@ from tests.simulation.virtual_time import EPOCH_S
 SCHEMA = "shop"
 TABLES = ("item", "order", "person")
 BEGIN, ROWDATA, END = 1, 2, 3
-INSERT, QUERY = 1, 7
+INSERT, QUERY, TRUNCATE = 1, 7, 8
+ALL_ROWS = -1
+"""In place of a row's number: what was written is a TRUNCATE."""
 
 _FORMAT, _PREVIOUS_GTIDS, _GTID, _ANONYMOUS, _QUERY, _TABLE_MAP, _ROWS, _XID = (
     15, 35, 33, 34, 2, 19, 30, 16
@@ -46,12 +48,18 @@ _POST_HEADER_BYTES = bytes.fromhex(
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One commit: its rows' numbers by table index, in order; where and when it was committed."""
+    """One commit: its rows' numbers by table index, in order; where and when it was committed. It
+    has no rows if it is a TRUNCATE, of the table `emptied`."""
 
     source: bytes
     gno: int
     commit_us: int
     rows: tuple[tuple[int, int], ...]  # (row number, table)
+    emptied: int | None = None
+
+    @property
+    def changes(self) -> tuple[tuple[int, int], ...]:
+        return self.rows if self.emptied is None else ((ALL_ROWS, self.emptied),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +115,10 @@ class Server:
         self.packing = random_.choice((1, 2, 5))
         self.says_queries = random_.random() < 0.3
         self.base = base
+        self.starts = 0  # a connection is to one of them
         self.alive = True
         self.transactions: list[Transaction] = []
-        self.rows: list[tuple[int, int]] = []  # all that were written: number, table
+        self.changes: list[tuple[int, int]] = []  # all that its tables got: number, table
         self.executed = GtidSet.parse("")
         self.files: list[BinlogFile] = []
         self.lives: list[list[BinlogFile]] = [[]]  # all files that ever were, purged ones too
@@ -135,16 +144,27 @@ class Server:
         if self.gtids:
             self._write(_PREVIOUS_GTIDS, self.executed.encode(), created_us)
 
-    def commit(self, rows: Sequence[tuple[int, int]], commit_us: int) -> Transaction:
+    @property
+    def alive(self) -> bool:
+        return self._alive
+
+    @alive.setter
+    def alive(self, alive: bool) -> None:
+        self._alive = alive
+        self.starts += alive
+
+    def commit(
+        self, rows: Sequence[tuple[int, int]], commit_us: int, emptied: int | None = None
+    ) -> Transaction:
         self._gno += 1
-        made = Transaction(self.sid, self._gno, commit_us, tuple(rows))
+        made = Transaction(self.sid, self._gno, commit_us, tuple(rows), emptied)
         self.apply(made)
         return made
 
     def apply(self, transaction: Transaction) -> None:
         """Write it into the binlog, be it one's own or a replicated one."""
         self.transactions.append(transaction)
-        self.rows.extend(transaction.rows)
+        self.changes.extend(transaction.changes)
         gtid = (transaction.source, transaction.gno)
         commit_us = transaction.commit_us
         lengths = b"\0" * 16
@@ -152,6 +172,11 @@ class Server:
         kind, sid, gno = (_GTID, *gtid) if self.gtids else (_ANONYMOUS, bytes(16), 0)
         body = b"\0" + sid + struct.pack("<qB", gno, 2) + lengths + times + b"\xfc\0\1"
         self._begin, _ = self._write(kind, body + struct.pack("<I", 80036), commit_us)
+        if self.gtids:
+            self.executed.add(*gtid)
+        if transaction.emptied is not None:
+            self._statement(transaction.emptied, gtid, commit_us)
+            return
         begin = struct.pack("<IIBHH", 1, 0, len(SCHEMA), 0, 0) + SCHEMA.encode() + b"\0BEGIN"
         self._entry(self._write(_QUERY, begin, commit_us), BEGIN, gtid, commit_us)
         rest = list(transaction.rows)
@@ -173,8 +198,12 @@ class Server:
             self._entry(place, ROWDATA, gtid, commit_us, INSERT, table, numbers)
         place = self._write(_XID, struct.pack("<q", transaction.gno), commit_us)
         self._entry(place, END, gtid, commit_us, closes=True)
-        if self.gtids:
-            self.executed.add(*gtid)
+
+    def _statement(self, table: int, gtid: tuple[bytes, int], commit_us: int) -> None:
+        text = b"TRUNCATE TABLE " + TABLES[table].encode()
+        query = struct.pack("<IIBHH", 1, 0, len(SCHEMA), 0, 0) + SCHEMA.encode() + b"\0" + text
+        place = self._write(_QUERY, query, commit_us)
+        self._entry(place, ROWDATA, gtid, commit_us, TRUNCATE, table, closes=True)
 
     def purge(self, keep: int) -> set[int]:
         """Forget all files but the newest `keep`; return the rows of the others."""
@@ -205,8 +234,8 @@ class Server:
                 break
             left -= len(ends)
             files.append(replace(file, entries=list(file.entries), data=file.data[:]))
-        lost = {row for made in self.transactions[count:] for row in made.rows}
-        self.rows = [row for row in self.rows if row not in lost]
+        if lost := sum(len(made.changes) for made in self.transactions[count:]):
+            del self.changes[-lost:]
         self._go_on_with(files, self.transactions[:count])
         return True
 
@@ -333,7 +362,8 @@ def chunk_of(
     records["rows"] = [len(entry.rows) for entry in entries]
     records["timestamp"] = [entry.commit_us // 1_000_000 for entry in entries]
     records["flags"] = [
-        EVENT_IN_TRANSACTION * (entry.kind != BEGIN) | EVENT_CLOSES * entry.closes
+        EVENT_IN_TRANSACTION * (entry.kind != BEGIN and entry.event_type != TRUNCATE)
+        | EVENT_CLOSES * entry.closes
         for entry in entries
     ]
     index = {gtid: k for k, gtid in enumerate(transactions)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +21,20 @@ from ray_canal.binlog.chunk import (
 )
 from ray_canal.client.connector import AsyncConnector
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import CanalError, ConnectionLost
+from ray_canal.errors import CanalError, ConnectionLost, TableMetaMismatch
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.gtid import GtidSet
+from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger, TableLedger
+from ray_canal.model.snapshot_marks import MARK, MARK_BEGIN, REASON, SNAPSHOT
 from ray_canal.snapshot.key_numbers import Keys, are_among, joined
 from ray_canal.snapshot.marks import ExecutedLow, PlaceLow
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
-from tests.simulation.client import Client, RowId
+from tests.simulation.client import NAMES_OF, Client, RowId
 from tests.simulation.processes import DESTINATION, OWNER, Outside, Payload
 from tests.simulation.servers import (
+    ALL_ROWS,
     BEGIN,
     END,
     INSERT,
@@ -39,8 +42,10 @@ from tests.simulation.servers import (
     ROWDATA,
     SCHEMA,
     TABLES,
+    TRUNCATE,
     Entry,
     Server,
+    Transaction,
 )
 
 if TYPE_CHECKING:
@@ -48,11 +53,41 @@ if TYPE_CHECKING:
 
 KEYS = 12
 """A row's key is the rest of its number by this: later rows replace earlier ones."""
+Copy = dict[tuple[int, int], int]
+"""The newest row's number by (table, key)."""
 
 
-def held(server: Server) -> dict[tuple[int, int], int]:
-    """What the server's tables hold: the newest row's number by (table, key)."""
-    return {(table, number % KEYS): number for number, table in server.rows}
+def keys_of(number: int) -> tuple[int, ...]:
+    """The keys of a row change: two if it gives another key to the row of the second one."""
+    key = number % KEYS
+    return (key, number // KEYS % KEYS) if number % 7 == 5 else (key,)
+
+
+def change(copy: Copy, table: int, number: int) -> None:
+    """Do to a copy what a row change does: a DELETE, or a row that comes in the place of others."""
+    if number == ALL_ROWS:
+        for key in range(KEYS):
+            copy.pop((table, key), None)
+        return
+    for key in keys_of(number):
+        copy.pop((table, key), None)
+    if number % 11 != 4:
+        copy[table, number % KEYS] = number
+
+
+def places_of(made: Transaction) -> set[tuple[int, int]]:
+    """Where in tables a transaction has changed something."""
+    if made.emptied is not None:
+        return {(made.emptied, key) for key in range(KEYS)}
+    return {(table, key) for number, table in made.rows for key in keys_of(number)}
+
+
+def held(server: Server) -> Copy:
+    """What the server's tables hold."""
+    copy: Copy = {}
+    for number, table in server.changes:
+        change(copy, table, number)
+    return copy
 
 
 def takes_snapshots(seed: int) -> bool:
@@ -66,7 +101,8 @@ class Copier(Client):
 
     def __init__(self, run: Simulation, client_id: int) -> None:
         super().__init__(run, client_id)
-        self.copy: dict[tuple[int, int], int] = {}
+        self.copy: Copy = {}
+        self._snapshot = ""
 
     async def subscribe(self, connector: AsyncConnector) -> None:
         await connector.subscribe(
@@ -84,32 +120,65 @@ class Copier(Client):
         ledger = Ledger.from_json(known.snapshot)
         assert ledger.state != FAILED, f"client {self.client_id}: {ledger.error}"
         wanted = {
-            place: number
-            for place, number in held(self.run.master).items()
-            if self.wants(number)
+            (table, key): number
+            for (table, key), number in held(self.run.master).items()
+            if self._wants_table(table)
         }
-        lacks = [number for place, number in wanted.items() if self.copy.get(place) != number]
-        self.next = min(lacks, default=0)
-        return self.next if lacks or ledger.state != DONE else None
+        differs = {
+            place: number
+            for place, number in wanted.items() ^ self.copy.items()
+            if place not in self.run.faults.undone_places  # it may have got what was lost
+        }
+        self.next = min(differs.values(), default=0)
+        return self.next if differs or ledger.state != DONE else None
+
+    def _wants_table(self, table: int) -> bool:
+        return TABLES[table] in NAMES_OF[self.filter]
 
     def leaves(self, error: CanalError) -> bool:
         policies = self.run.faults.on_purged, self.run.faults.on_reset
         return "snapshot" not in policies or "has neither GTIDs" in str(error)
 
-    def _take_row(self, row: RowId, number: int) -> bool:
+    def begin_copy(self) -> None:
+        self.copy = {}
+
+    def _take_statement(self, row: RowId, entry: Entry, payload: Payload) -> None:
+        if entry.event_type == QUERY:
+            if payload.props.get(MARK) == MARK_BEGIN:
+                self._begin(payload.props)
+            return
+        assert self._wants_table(entry.table), f"{TABLES[entry.table]} is not of its tables"
+        if row > self.highest:
+            self.highest = row
+            change(self.copy, entry.table, ALL_ROWS)
+
+    def _begin(self, props: Mapping[str, str]) -> None:
+        """A snapshot begins, or does so again: where changes have been left out before it, what it
+        has is void."""
+        if props[SNAPSHOT] != self._snapshot and REASON in props:
+            self.copy = {}
+        self._snapshot = props[SNAPSHOT]
+
+    def _take_row(self, row: RowId, number: int, payload: Payload) -> bool:
         assert self.wants(number), f"row {number} is not of its tables"
         if row <= self.highest:
             return False
         self.highest = row
-        self.copy[self.run.tables[number], number % KEYS] = number
+        table = self.run.tables[number]
+        if payload.props:  # it was read
+            self.copy[table, number % KEYS] = number
+        else:
+            change(self.copy, table, number)
         return True
 
 
 @dataclass(frozen=True)
 class _Table:
     name: str
+    made: int
     key: tuple[str, ...] = ("id",)
     key_order: tuple[str, ...] = ("id",)
+    rows: int = 0  # an estimate
 
     @property
     def meta(self) -> Any:
@@ -119,21 +188,27 @@ class _Table:
 
 
 class _AtServer:
-    """Something that is connected to the server at the configured address."""
+    """A connection to the server at the configured address."""
 
     def __init__(self, outside: Outside, config: InstanceConfig) -> None:
         self.outside, self._address = outside, config.source.address
+        self._start: int | None = None
 
     @property
-    def server(self) -> Server:
+    def reached(self) -> Server:
         """Raises ConnectionLost."""
         server = self.outside.server(self._address)
-        if not server.alive:
+        if not server.alive or self._start not in (None, server.starts):
             raise ConnectionLost(f"{self._address} does not answer")
+        self._start = server.starts
         return server
 
+    def table(self, name: str) -> _Table:
+        """A table as it is now: a TRUNCATE makes another one."""
+        return _Table(name, self.reached.changes.count((ALL_ROWS, TABLES.index(name))))
+
     def low(self) -> ExecutedLow | PlaceLow:
-        server = self.server
+        server = self.reached
         if server.gtids:
             return ExecutedLow(GtidSet.parse(server.executed_text()))
         return PlaceLow(server.end)
@@ -148,12 +223,13 @@ class Plan(_AtServer):
         super().__init__(owner.outside, config)
         self._within = within
         self._numbers = 0
-        self._log_server = self.server.uuid
+        self._found: dict[int, _Table] = {}
+        self._log_server = self.reached.uuid
 
     def refuse_other_log(self, server: str) -> None:
         self._log_server = server
-        if self.server.uuid != server:
-            raise ConnectionLost(f"it is {self.server.uuid} now, and not {server}")
+        if self.reached.uuid != server:
+            raise ConnectionLost(f"it is {self.reached.uuid} now, and not {server}")
 
     def if_prepared(self) -> None:
         return None
@@ -165,23 +241,28 @@ class Plan(_AtServer):
         return known or tuple(TableLedger(SCHEMA, name) for name in names)
 
     def wait_until_visible(self, place: Any, stopped: Callable[[], bool]) -> None:
-        assert self.server is not None  # what is in its log shows
+        assert self.reached is not None  # what is in its log shows
 
     def find(self, wanted: dict[int, TableLedger]) -> dict[int, _Table]:
-        return {number: _Table(one.table) for number, one in wanted.items()}
+        self._found = self._now(wanted)
+        return self._found
+
+    def _now(self, wanted: dict[int, TableLedger]) -> dict[int, _Table]:
+        return {number: self.table(one.table) for number, one in wanted.items()}
 
     def refuse_altered(self, wanted: dict[int, TableLedger]) -> None:
-        """Nobody alters a table."""
+        for number, table in self._now(wanted).items():
+            if table != self._found[number]:
+                raise TableMetaMismatch(f"{table.name} was altered")
 
     def made(self, table: _Table) -> str:
-        return f"{self.server.uuid}|1"
+        return f"{self.reached.uuid}|{table.made}"
 
     def begin(self, number: int, progress: TableLedger) -> TableLedger:
         table = TABLES.index(progress.table)
-        keys = [key for at, key in held(self.server) if at == table]
+        keys = [key for at, key in held(self.reached) if at == table]
         end = (str(max(keys)),) if keys else None
-        made = self.made(_Table(progress.table))
-        return progress.begun(("id",), end, len(keys), made)
+        return progress.begun(("id",), end, len(keys), self.made(self._found[number]))
 
     def ranges(
         self, number: int, progress: TableLedger, rows: Callable[[], int]
@@ -193,10 +274,10 @@ class Plan(_AtServer):
         while done < end:
             upto = min(done + self.outside.random.choice((1, 3, 20)), end)
             self._numbers += 1
-            table: Any = _Table(progress.table)
+            table: Any = self._found[number]
             condition, done = f"{done} {upto}", upto
             order = RangeOrder(
-                self._numbers, table, condition, self.server.uuid, self._log_server
+                self._numbers, table, condition, self.reached.uuid, self._log_server
             )
             yield PlannedRange(number, (str(upto),), order)
 
@@ -236,7 +317,7 @@ class RowReader(_AtServer):
 
     async def _pause(self) -> Server:
         await asyncio.sleep(self.outside.random.choice((0.0, 0.02, 0.2, 0.5)))
-        return self.server
+        return self.reached
 
     async def read(self, order: RangeOrder) -> RangeRead:
         async with self._turn:
@@ -262,7 +343,7 @@ class RowReader(_AtServer):
         await self.outside.pause()
         table, rows = self._ranges.pop(number)
         if rows:
-            known = are_among(keys_of(rows), touched)
+            known = are_among(_key_numbers(row % KEYS for row in rows), touched)
             rows = [row for row, is_touched in zip(rows, known, strict=True) if not is_touched]
         return [rows_at(place, table, rows)] if rows else []
 
@@ -270,45 +351,132 @@ class RowReader(_AtServer):
         """It holds nothing."""
 
 
-def keys_of(numbers: Sequence[int]) -> Keys:
-    return np.array([[number % KEYS for number in numbers]], np.uint64)
+class Moment(_AtServer):
+    """snapshot/consistent.py `ConsistentSnapshot`, of simulated tables."""
+
+    def __init__(self, config: InstanceConfig, wishes: Any, readers: Any, *_: Any) -> None:
+        within = _[-1]
+        owner = OWNER.get()
+        assert owner is not None
+        super().__init__(owner.outside, config)
+        names = [name for name in TABLES if within.admits(SCHEMA, name)]
+        self.tables = tuple(self.table(name) for name in names)
+        self.wanted = tuple((table, wishes[0]) for table in self.tables)
+        self._place = self.reached.end, self.reached.files[-1].created_s
+        self._held = held(self.reached)
+        self.server = self.reached.uuid
+
+    @property
+    def is_mariadb(self) -> bool:
+        return False
+
+    def log_place(self) -> EntryPosition:
+        place, created_s = self._place
+        return replace(place, created_s=created_s)
+
+    def not_wanted(self) -> list[str]:
+        return []
+
+    def chunks(self) -> Iterator[_Read]:
+        for table in self.tables:
+            number = TABLES.index(table.name)
+            rows = [row for (at, _), row in sorted(self._held.items()) if at == number]
+            while rows:
+                assert self.reached is not None  # its connection holds
+                count = self.outside.random.choice((1, 3, 20))
+                yield _Read(table, rows[:count])
+                rows = rows[count:]
+        if any(self.table(table.name) != table for table in self.tables):
+            raise TableMetaMismatch("a table was altered while it was read")
+
+    def stop(self) -> None:
+        """Nobody waits."""
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    table: _Table
+    numbers: list[int]
+
+    @property
+    def rows(self) -> int:
+        return len(self.numbers)
+
+    def at(self, place: Any) -> tuple[ChunkInfo, Payload]:
+        return rows_at(place, TABLES.index(self.table.name), self.numbers)
+
+
+class Load:
+    """snapshot/source_load.py `SourceLoad`, of a server that keeps nothing."""
+
+    def __init__(self, source: Any) -> None:
+        """It is of no server."""
+
+    def read(self) -> Any:
+        return SimpleNamespace(history_list=None)
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
+def _key_numbers(keys: Iterable[int]) -> Keys:
+    return np.array([list(keys)], np.uint64)
 
 
 def touched_keys(part: Any, keys: Any) -> dict[tuple[str, str], Keys]:
     """snapshot/changes.py `touched_keys`, of a simulated chunk."""
+    refuse_altered(part, keys)
     found: dict[tuple[str, str], list[Keys]] = {}
     for entry in part.chunk.entries[part.first : part.last]:
         if entry.rows and keys(SCHEMA, TABLES[entry.table]) is not None:
-            found.setdefault((SCHEMA, TABLES[entry.table]), []).append(keys_of(entry.rows))
+            name = SCHEMA, TABLES[entry.table]
+            touched = (key for number in entry.rows for key in keys_of(number))
+            found.setdefault(name, []).append(_key_numbers(touched))
     return {name: joined(parts) for name, parts in found.items()}
+
+
+def refuse_altered(part: Any, keys: Any) -> None:
+    """snapshot/changes.py `refuse_altered`, of a simulated chunk."""
+    for entry in part.chunk.entries[part.first : part.last]:
+        if entry.event_type == TRUNCATE and keys(SCHEMA, TABLES[entry.table]) is not None:
+            raise TableMetaMismatch(f"{TABLES[entry.table]} was emptied")
 
 
 def rows_at(place: Any, table: int, rows: Sequence[int]) -> tuple[ChunkInfo, Payload]:
     """Return rows that were read as a chunk of the log."""
-    return _at(place, ((BEGIN, 0, ()), (ROWDATA, INSERT, tuple(rows)), (END, 0, ())), table)
+    kinds = (BEGIN, 0, -1, ()), (ROWDATA, INSERT, table, tuple(rows)), (END, 0, -1, ())
+    return _at(place, kinds)
 
 
 def mark_at(place: Any, timestamp: int, server_id: int = 0) -> tuple[ChunkInfo, Payload]:
     """snapshot/log_chunks.py `mark_at`, as a simulated chunk."""
-    return _at(place, ((ROWDATA, QUERY, ()),), -1)
+    return _at(place, ((ROWDATA, QUERY, -1, ()),))
+
+
+def emptied_at(metas: Any, place: Any, timestamp: int) -> tuple[ChunkInfo, Payload]:
+    """snapshot/log_chunks.py `emptied_at`, as a simulated chunk."""
+    return _at(place, [(ROWDATA, TRUNCATE, TABLES.index(meta.table), ()) for meta in metas])
 
 
 def _at(
-    place: Any, kinds: Sequence[tuple[int, int, tuple[int, ...]]], table: int
+    place: Any, kinds: Sequence[tuple[int, int, int, tuple[int, ...]]]
 ) -> tuple[ChunkInfo, Payload]:
     records, made = np.zeros(len(kinds), ENTRY), []
     records["position"], records["length"] = place.position, 40
     records["inner"] = place.ordinal + np.arange(len(kinds))
     records["transaction"] = -1
-    for record, (kind, event_type, rows) in zip(records, kinds, strict=True):
+    for k, (record, (kind, event_type, table, rows)) in enumerate(zip(records, kinds, strict=True)):
         record["kind"], record["event_type"], record["rows"] = kind, event_type, len(rows)
-        record["table"] = table if kind == ROWDATA else -1
-        closes = kind == END or len(kinds) == 1
+        record["table"] = table
+        closes = kind == END or (kind == ROWDATA and not rows)
         record["flags"] = EVENT_IN_TRANSACTION * (kind == ROWDATA and not closes)
         record["flags"] |= EVENT_CLOSES * closes
         made.append(
             Entry(place.position, 40, kind, event_type, table, rows, kind == END, (b"", 0), 0,
-                  place.position, place.ordinal)
+                  place.position, place.ordinal + k)
         )  # fmt: skip
     head = ChunkHead(
         0, place.journal_name, place.position, place.position, created_s=place.created_s
@@ -318,4 +486,4 @@ def _at(
         head, 40 * len(kinds), 10 * max(len(kinds), 1), records, np.zeros(0, GTID), tables,
         thins=False,
     )  # fmt: skip
-    return info, Payload(place.journal_name, made)
+    return info, Payload(place.journal_name, made, dict(place.props))
