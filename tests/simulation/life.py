@@ -37,12 +37,12 @@ from ray_canal.errors import (
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.position import LogPosition
 from tests.simulation.client import Client
+from tests.simulation.copier import Copier
 from tests.simulation.faults import Faults
 from tests.simulation.operations import Operator
 from tests.simulation.processes import DESTINATION, Outside, Owner, Transport
 from tests.simulation.runtime import in_place
 from tests.simulation.servers import TABLES, Server
-from tests.simulation.tables import Copier
 from tests.simulation.virtual_time import EPOCH_S, virtual_time
 
 CLIENTS = 3

@@ -1,13 +1,13 @@
-"""Tables of simulated servers, snapshots that read them, and a subscriber that keeps a copy."""
+"""Tables of simulated servers, and snapshots that read them."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,20 +19,16 @@ from ray_canal.binlog.chunk import (
     ChunkHead,
     ChunkInfo,
 )
-from ray_canal.client.connector import AsyncConnector
 from ray_canal.config import InstanceConfig
-from ray_canal.errors import CanalError, ConnectionLost, TableMetaMismatch
-from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.errors import ConnectionLost, TableMetaMismatch
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition
-from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger, TableLedger
-from ray_canal.model.snapshot_marks import MARK, MARK_BEGIN, REASON, SNAPSHOT
+from ray_canal.model.snapshot_ledger import TableLedger
 from ray_canal.snapshot.key_numbers import Keys, are_among, joined
 from ray_canal.snapshot.marks import ExecutedLow, PlaceLow
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
-from tests.simulation.client import NAMES_OF, Client, RowId
-from tests.simulation.processes import DESTINATION, OWNER, Outside, Payload
+from tests.simulation.processes import OWNER, Outside, Payload
 from tests.simulation.servers import (
     ALL_ROWS,
     BEGIN,
@@ -47,9 +43,6 @@ from tests.simulation.servers import (
     Server,
     Transaction,
 )
-
-if TYPE_CHECKING:
-    from tests.simulation.life import Simulation
 
 KEYS = 12
 """A row's key is the rest of its number by this: later rows replace earlier ones."""
@@ -93,83 +86,6 @@ def held(server: Server) -> Copy:
 def takes_snapshots(seed: int) -> bool:
     """Whether the subscribers of this life copy tables."""
     return random.Random(f"snapshots {seed}").random() < 0.15
-
-
-class Copier(Client):
-    """A subscriber that wants what the tables hold, and all that is changed then. In the end it has
-    what the server has."""
-
-    def __init__(self, run: Simulation, client_id: int) -> None:
-        super().__init__(run, client_id)
-        self.copy: Copy = {}
-        self._snapshot = ""
-
-    async def subscribe(self, connector: AsyncConnector) -> None:
-        await connector.subscribe(
-            self.filter, policy=self.policy, transactions=self.transactions, snapshot="initial"
-        )
-        self.first = 0
-
-    def missing(self) -> int | None:
-        if self.run.faults.is_unseen_reset:
-            return None
-        record = self.run.outside.records.backend.load(DESTINATION).get(self.client_id)
-        known = SubscriberMeta.from_json(record[record.index("{") :]) if record else None
-        if known is None or not known.snapshot:
-            return 0
-        ledger = Ledger.from_json(known.snapshot)
-        assert ledger.state != FAILED, f"client {self.client_id}: {ledger.error}"
-        wanted = {
-            (table, key): number
-            for (table, key), number in held(self.run.master).items()
-            if self._wants_table(table)
-        }
-        differs = {
-            place: number
-            for place, number in wanted.items() ^ self.copy.items()
-            if place not in self.run.faults.undone_places  # it may have got what was lost
-        }
-        self.next = min(differs.values(), default=0)
-        return self.next if differs or ledger.state != DONE else None
-
-    def _wants_table(self, table: int) -> bool:
-        return TABLES[table] in NAMES_OF[self.filter]
-
-    def leaves(self, error: CanalError) -> bool:
-        policies = self.run.faults.on_purged, self.run.faults.on_reset
-        return "snapshot" not in policies or "has neither GTIDs" in str(error)
-
-    def begin_copy(self) -> None:
-        self.copy = {}
-
-    def _take_statement(self, row: RowId, entry: Entry, payload: Payload) -> None:
-        if entry.event_type == QUERY:
-            if payload.props.get(MARK) == MARK_BEGIN:
-                self._begin(payload.props)
-            return
-        assert self._wants_table(entry.table), f"{TABLES[entry.table]} is not of its tables"
-        if row > self.highest:
-            self.highest = row
-            change(self.copy, entry.table, ALL_ROWS)
-
-    def _begin(self, props: Mapping[str, str]) -> None:
-        """A snapshot begins, or does so again: where changes have been left out before it, what it
-        has is void."""
-        if props[SNAPSHOT] != self._snapshot and REASON in props:
-            self.copy = {}
-        self._snapshot = props[SNAPSHOT]
-
-    def _take_row(self, row: RowId, number: int, payload: Payload) -> bool:
-        assert self.wants(number), f"row {number} is not of its tables"
-        if row <= self.highest:
-            return False
-        self.highest = row
-        table = self.run.tables[number]
-        if payload.props:  # it was read
-            self.copy[table, number % KEYS] = number
-        else:
-            change(self.copy, table, number)
-        return True
 
 
 @dataclass(frozen=True)
@@ -354,8 +270,9 @@ class RowReader(_AtServer):
 class Moment(_AtServer):
     """snapshot/consistent.py `ConsistentSnapshot`, of simulated tables."""
 
-    def __init__(self, config: InstanceConfig, wishes: Any, readers: Any, *_: Any) -> None:
-        within = _[-1]
+    def __init__(
+        self, config: InstanceConfig, wishes: Any, readers: Any, may_lock: bool, within: Any
+    ) -> None:
         owner = OWNER.get()
         assert owner is not None
         super().__init__(owner.outside, config)

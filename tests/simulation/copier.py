@@ -1,0 +1,96 @@
+"""A subscriber of a simulated destination that keeps a copy of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ray_canal.client.connector import AsyncConnector
+from ray_canal.errors import CanalError
+from ray_canal.meta.manager import SubscriberMeta
+from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger
+from ray_canal.model.snapshot_marks import MARK, MARK_BEGIN, REASON, SNAPSHOT
+from tests.simulation.client import NAMES_OF, Client, RowId
+from tests.simulation.processes import DESTINATION, Payload
+from tests.simulation.servers import ALL_ROWS, QUERY, TABLES, Entry
+from tests.simulation.tables import KEYS, Copy, change, held
+
+if TYPE_CHECKING:
+    from tests.simulation.life import Simulation
+
+
+class Copier(Client):
+    """A subscriber that wants what the tables hold, and all that is changed then. In the end it has
+    what the server has."""
+
+    def __init__(self, run: Simulation, client_id: int) -> None:
+        super().__init__(run, client_id)
+        self.copy: Copy = {}
+        self._snapshot = ""
+
+    async def subscribe(self, connector: AsyncConnector) -> None:
+        await connector.subscribe(
+            self.filter, policy=self.policy, transactions=self.transactions, snapshot="initial"
+        )
+        self.first = 0
+
+    def missing(self) -> int | None:
+        if self.run.faults.is_unseen_reset:
+            return None
+        record = self.run.outside.records.backend.load(DESTINATION).get(self.client_id)
+        known = SubscriberMeta.from_json(record[record.index("{") :]) if record else None
+        if known is None or not known.snapshot:
+            return 0
+        ledger = Ledger.from_json(known.snapshot)
+        assert ledger.state != FAILED, f"client {self.client_id}: {ledger.error}"
+        wanted = {
+            (table, key): number
+            for (table, key), number in held(self.run.master).items()
+            if self._wants_table(table)
+        }
+        differs = {
+            place: number
+            for place, number in wanted.items() ^ self.copy.items()
+            if place not in self.run.faults.undone_places  # it may have got what was lost
+        }
+        self.next = min(differs.values(), default=0)
+        return self.next if differs or ledger.state != DONE else None
+
+    def _wants_table(self, table: int) -> bool:
+        return TABLES[table] in NAMES_OF[self.filter]
+
+    def leaves(self, error: CanalError) -> bool:
+        policies = self.run.faults.on_purged, self.run.faults.on_reset
+        return "snapshot" not in policies or "has neither GTIDs" in str(error)
+
+    def begin_copy(self) -> None:
+        self.copy = {}
+
+    def _take_statement(self, row: RowId, entry: Entry, payload: Payload) -> None:
+        if entry.event_type == QUERY:
+            if payload.props.get(MARK) == MARK_BEGIN:
+                self._begin(payload.props)
+            return
+        assert self._wants_table(entry.table), f"{TABLES[entry.table]} is not of its tables"
+        if row > self.highest:
+            self.highest = row
+            change(self.copy, entry.table, ALL_ROWS)
+
+    def _begin(self, props: Mapping[str, str]) -> None:
+        """A snapshot begins, or does so again: where changes have been left out before it, what it
+        has is void."""
+        if props[SNAPSHOT] != self._snapshot and REASON in props:
+            self.copy = {}
+        self._snapshot = props[SNAPSHOT]
+
+    def _take_row(self, row: RowId, number: int, payload: Payload) -> bool:
+        assert self.wants(number), f"row {number} is not of its tables"
+        if row <= self.highest:
+            return False
+        self.highest = row
+        table = self.run.tables[number]
+        if payload.props:  # it was read
+            self.copy[table, number % KEYS] = number
+        else:
+            change(self.copy, table, number)
+        return True
