@@ -82,6 +82,8 @@ class AfterLoss:
             if isinstance(failure, PositionPurged):
                 gap, lost = f"purged from {known.position}", failure.lost
                 gap += "" if lost is None else f", lost from {lost.start} to {lost.end}"
+            else:  # the rows' place may lie before what it took
+                await self._state.begin_timeline(log.identity)
             logger.warning(
                 "destination %s: client %d goes on at %s with a snapshot; %s",
                 self._state.destination, client_id, place.position, gap,
