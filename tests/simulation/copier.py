@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from ray_canal.client.connector import AsyncConnector
 from ray_canal.errors import CanalError
 from ray_canal.meta.manager import SubscriberMeta
-from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger
+from ray_canal.model.snapshot_ledger import CANCELLED, DONE, FAILED, Ledger
 from ray_canal.model.snapshot_marks import MARK, MARK_BEGIN, REASON, SNAPSHOT
+from ray_canal.model.snapshot_wish import KEYED
 from tests.simulation.client import NAMES_OF, Client, RowId
 from tests.simulation.processes import DESTINATION, Payload
-from tests.simulation.servers import ALL_ROWS, QUERY, TABLES, Entry
+from tests.simulation.servers import ALL_ROWS, QUERY, RENAME, TABLES, Entry
 from tests.simulation.tables import KEYS, Copy, change, held
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Copier(Client):
         super().__init__(run, client_id)
         self.copy: Copy = {}
         self._snapshot = ""
+        self._lacks: set[int] = set()  # tables that no snapshot reads again
 
     async def subscribe(self, connector: AsyncConnector) -> None:
         await connector.subscribe(
@@ -37,11 +39,9 @@ class Copier(Client):
     def missing(self) -> int | None:
         if self.run.faults.is_unseen_reset:
             return None
-        record = self.run.outside.records.backend.load(DESTINATION).get(self.client_id)
-        known = SubscriberMeta.from_json(record[record.index("{") :]) if record else None
-        if known is None or not known.snapshot:
+        ledger = self._ledger()
+        if ledger is None:
             return 0
-        ledger = Ledger.from_json(known.snapshot)
         assert ledger.state != FAILED, f"client {self.client_id}: {ledger.error}"
         wanted = {
             (table, key): number
@@ -55,6 +55,12 @@ class Copier(Client):
         }
         self.next = min(differs.values(), default=0)
         return self.next if differs or ledger.state != DONE else None
+
+    def _ledger(self) -> Ledger | None:
+        """How far its snapshot has come, as its record says."""
+        record = self.run.outside.records.backend.load(DESTINATION).get(self.client_id)
+        known = SubscriberMeta.from_json(record[record.index("{") :]) if record else None
+        return None if known is None or not known.snapshot else Ledger.from_json(known.snapshot)
 
     def _wants_table(self, table: int) -> bool:
         return TABLES[table] in NAMES_OF[self.filter]
@@ -72,15 +78,34 @@ class Copier(Client):
                 self._begin(payload.props)
             return
         assert self._wants_table(entry.table), f"{TABLES[entry.table]} is not of its tables"
-        if row > self.highest:
-            self.highest = row
-            change(self.copy, entry.table, ALL_ROWS)
+        if row <= self.highest:
+            return
+        self.highest = row
+        change(self.copy, entry.table, ALL_ROWS)
+        if entry.event_type == RENAME and not self._is_read_again(TABLES[entry.table]):
+            self._lacks.add(entry.table)
+
+    def _is_read_again(self, table: str) -> bool:
+        """Return whether a snapshot that goes on reads a table that is another one now."""
+        ledger = self._ledger()
+        if ledger is None or ledger.state in (DONE, CANCELLED) or ledger.mode != KEYED:
+            return False
+        left = [one.table for one in ledger.tables if not one.finished]
+        return table in left or not ledger.tables  # it has not looked for tables yet
+
+    async def _work(self) -> None:
+        """What it cannot have otherwise it asks for."""
+        await super()._work()
+        if self._lacks and await self.run.operator.begin_snapshot(self):
+            self._lacks.clear()
 
     def _begin(self, props: Mapping[str, str]) -> None:
         """A snapshot begins, or does so again: where changes have been left out before it, what it
         has is void."""
         if props[SNAPSHOT] != self._snapshot and REASON in props:
             self.copy = {}
+        if props[SNAPSHOT] != self._snapshot:
+            self._lacks.clear()
         self._snapshot = props[SNAPSHOT]
 
     def _take_row(self, row: RowId, number: int, payload: Payload) -> bool:

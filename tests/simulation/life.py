@@ -42,7 +42,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.operations import Operator
 from tests.simulation.processes import DESTINATION, Outside, Owner, Transport
 from tests.simulation.runtime import in_place
-from tests.simulation.servers import TABLES, Server
+from tests.simulation.servers import ALL_ROWS, SOME_ROWS, TABLES, Server
 from tests.simulation.virtual_time import EPOCH_S, virtual_time
 
 CLIENTS = 3
@@ -261,8 +261,9 @@ class Simulation:
             rows = []
             self._committed += 1
             commit_us = round((EPOCH_S + self._now()) * 1_000_000) + len(self.tables)
-            if self.faults.copies and self._statements.random() < 0.03:
-                server.commit((), commit_us, self._statements.randrange(len(TABLES)))
+            if self.faults.copies and self._statements.random() < 0.04:
+                what = self._statements.choice((ALL_ROWS, SOME_ROWS))
+                server.commit((), commit_us, (what, self._statements.randrange(len(TABLES))))
                 continue
             for _ in range(self.random.choice((0, 1, 2, 3, 12))):
                 rows.append((len(self.tables), self.random.randrange(len(TABLES))))

@@ -204,6 +204,10 @@ class Operator:
         say(f"operator: client {client.client_id}:", action, argument, "" if found else "refused")
         return found
 
+    async def begin_snapshot(self, client: Client) -> bool:
+        """Ask for a snapshot, once; return whether it has begun, as far as is known."""
+        return bool(await self._answer(client, "snapshot", None, set()))
+
     async def _answer(
         self, client: Client, action: str, argument: Any, tasks: set[asyncio.Task[None]]
     ) -> bool | None:

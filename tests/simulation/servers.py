@@ -34,9 +34,14 @@ from tests.simulation.virtual_time import EPOCH_S
 SCHEMA = "shop"
 TABLES = ("item", "order", "person")
 BEGIN, ROWDATA, END = 1, 2, 3
-INSERT, QUERY, TRUNCATE = 1, 7, 8
-ALL_ROWS = -1
-"""In place of a row's number: what was written is a TRUNCATE."""
+INSERT, QUERY, TRUNCATE, RENAME = 1, 7, 8, 10
+ALL_ROWS, SOME_ROWS = -1, -2
+"""In place of a row's number: what was written is a TRUNCATE, or a RENAME of tables by which one
+has got another one's rows."""
+_STATEMENTS = {
+    ALL_ROWS: (TRUNCATE, "TRUNCATE TABLE {0}"),
+    SOME_ROWS: (RENAME, "RENAME TABLE {0} TO old, new TO {0}"),
+}
 
 _FORMAT, _PREVIOUS_GTIDS, _GTID, _ANONYMOUS, _QUERY, _TABLE_MAP, _ROWS, _XID = (
     15, 35, 33, 34, 2, 19, 30, 16
@@ -49,17 +54,17 @@ _POST_HEADER_BYTES = bytes.fromhex(
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """One commit: its rows' numbers by table index, in order; where and when it was committed. It
-    has no rows if it is a TRUNCATE, of the table `emptied`."""
+    has no rows if it is a `statement`: what it does, and its table."""
 
     source: bytes
     gno: int
     commit_us: int
     rows: tuple[tuple[int, int], ...]  # (row number, table)
-    emptied: int | None = None
+    statement: tuple[int, int] | None = None
 
     @property
     def changes(self) -> tuple[tuple[int, int], ...]:
-        return self.rows if self.emptied is None else ((ALL_ROWS, self.emptied),)
+        return self.rows if self.statement is None else (self.statement,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +159,13 @@ class Server:
         self.starts += alive
 
     def commit(
-        self, rows: Sequence[tuple[int, int]], commit_us: int, emptied: int | None = None
+        self,
+        rows: Sequence[tuple[int, int]],
+        commit_us: int,
+        statement: tuple[int, int] | None = None,
     ) -> Transaction:
         self._gno += 1
-        made = Transaction(self.sid, self._gno, commit_us, tuple(rows), emptied)
+        made = Transaction(self.sid, self._gno, commit_us, tuple(rows), statement)
         self.apply(made)
         return made
 
@@ -174,8 +182,8 @@ class Server:
         self._begin, _ = self._write(kind, body + struct.pack("<I", 80036), commit_us)
         if self.gtids:
             self.executed.add(*gtid)
-        if transaction.emptied is not None:
-            self._statement(transaction.emptied, gtid, commit_us)
+        if transaction.statement is not None:
+            self._statement(*transaction.statement, gtid, commit_us)
             return
         begin = struct.pack("<IIBHH", 1, 0, len(SCHEMA), 0, 0) + SCHEMA.encode() + b"\0BEGIN"
         self._entry(self._write(_QUERY, begin, commit_us), BEGIN, gtid, commit_us)
@@ -199,11 +207,14 @@ class Server:
         place = self._write(_XID, struct.pack("<q", transaction.gno), commit_us)
         self._entry(place, END, gtid, commit_us, closes=True)
 
-    def _statement(self, table: int, gtid: tuple[bytes, int], commit_us: int) -> None:
-        text = b"TRUNCATE TABLE " + TABLES[table].encode()
-        query = struct.pack("<IIBHH", 1, 0, len(SCHEMA), 0, 0) + SCHEMA.encode() + b"\0" + text
+    def _statement(
+        self, what: int, table: int, gtid: tuple[bytes, int], commit_us: int
+    ) -> None:
+        event_type, text = _STATEMENTS[what]
+        query = struct.pack("<IIBHH", 1, 0, len(SCHEMA), 0, 0) + SCHEMA.encode() + b"\0"
+        query += text.format(TABLES[table]).encode()
         place = self._write(_QUERY, query, commit_us)
-        self._entry(place, ROWDATA, gtid, commit_us, TRUNCATE, table, closes=True)
+        self._entry(place, ROWDATA, gtid, commit_us, event_type, table, closes=True)
 
     def purge(self, keep: int) -> set[int]:
         """Forget all files but the newest `keep`; return the rows of the others."""
@@ -362,7 +373,7 @@ def chunk_of(
     records["rows"] = [len(entry.rows) for entry in entries]
     records["timestamp"] = [entry.commit_us // 1_000_000 for entry in entries]
     records["flags"] = [
-        EVENT_IN_TRANSACTION * (entry.kind != BEGIN and entry.event_type != TRUNCATE)
+        EVENT_IN_TRANSACTION * (entry.kind != BEGIN and entry.event_type not in (TRUNCATE, RENAME))
         | EVENT_CLOSES * entry.closes
         for entry in entries
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -35,8 +35,10 @@ from tests.simulation.servers import (
     END,
     INSERT,
     QUERY,
+    RENAME,
     ROWDATA,
     SCHEMA,
+    SOME_ROWS,
     TABLES,
     TRUNCATE,
     Entry,
@@ -58,8 +60,8 @@ def keys_of(number: int) -> tuple[int, ...]:
 
 def change(copy: Copy, table: int, number: int) -> None:
     """Do to a copy what a row change does: a DELETE, or a row that comes in the place of others."""
-    if number == ALL_ROWS:
-        for key in range(KEYS):
+    if number in (ALL_ROWS, SOME_ROWS):
+        for key in range(0, KEYS, 1 if number == ALL_ROWS else 3):
             copy.pop((table, key), None)
         return
     for key in keys_of(number):
@@ -70,8 +72,8 @@ def change(copy: Copy, table: int, number: int) -> None:
 
 def places_of(made: Transaction) -> set[tuple[int, int]]:
     """Where in tables a transaction has changed something."""
-    if made.emptied is not None:
-        return {(made.emptied, key) for key in range(KEYS)}
+    if made.statement is not None:
+        return {(made.statement[1], key) for key in range(KEYS)}
     return {(table, key) for number, table in made.rows for key in keys_of(number)}
 
 
@@ -120,8 +122,9 @@ class _AtServer:
         return server
 
     def table(self, name: str) -> _Table:
-        """A table as it is now: a TRUNCATE makes another one."""
-        return _Table(name, self.reached.changes.count((ALL_ROWS, TABLES.index(name))))
+        """A table as it is now: a statement makes another one."""
+        number = TABLES.index(name)
+        return _Table(name, sum(what < 0 and of == number for what, of in self.reached.changes))
 
     def low(self) -> ExecutedLow | PlaceLow:
         server = self.reached
@@ -358,8 +361,15 @@ def touched_keys(part: Any, keys: Any) -> dict[tuple[str, str], Keys]:
 def refuse_altered(part: Any, keys: Any) -> None:
     """snapshot/changes.py `refuse_altered`, of a simulated chunk."""
     for entry in part.chunk.entries[part.first : part.last]:
-        if entry.event_type == TRUNCATE and keys(SCHEMA, TABLES[entry.table]) is not None:
-            raise TableMetaMismatch(f"{TABLES[entry.table]} was emptied")
+        is_statement = entry.event_type in (TRUNCATE, RENAME)
+        if is_statement and keys(SCHEMA, TABLES[entry.table]) is not None:
+            raise TableMetaMismatch(f"{TABLES[entry.table]} was emptied or renamed")
+
+
+def replaced_by(chunk: Payload, names: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """snapshot/replaced_tables.py `replaced_by`, of a simulated chunk."""
+    renamed = (entry.table for entry in chunk.entries if entry.event_type == RENAME)
+    return {(SCHEMA, TABLES[table]) for table in renamed} & set(names)
 
 
 def rows_at(place: Any, table: int, rows: Sequence[int]) -> tuple[ChunkInfo, Payload]:
