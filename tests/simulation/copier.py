@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from ray_canal.client.connector import AsyncConnector
 from ray_canal.errors import CanalError
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.snapshot_ledger import CANCELLED, DONE, FAILED, Ledger
-from ray_canal.model.snapshot_marks import MARK, MARK_BEGIN, REASON, SNAPSHOT
+from ray_canal.model.snapshot_marks import MARK, MARK_BEGIN, MARK_END, REASON, SNAPSHOT
 from ray_canal.model.snapshot_wish import KEYED
 from tests.simulation.client import NAMES_OF, Client, RowId
 from tests.simulation.processes import DESTINATION, Payload
@@ -28,6 +29,7 @@ class Copier(Client):
         super().__init__(run, client_id)
         self.copy: Copy = {}
         self._snapshot = ""
+        self._has_ended = False  # its end has come
         self._lacks: set[int] = set()  # tables that no snapshot reads again
 
     async def subscribe(self, connector: AsyncConnector) -> None:
@@ -74,8 +76,10 @@ class Copier(Client):
 
     def _take_statement(self, row: RowId, entry: Entry, payload: Payload) -> None:
         if entry.event_type == QUERY:
-            if payload.props.get(MARK) == MARK_BEGIN:
+            mark = payload.props.get(MARK)
+            if mark == MARK_BEGIN:
                 self._begin(payload.props)
+            self._has_ended = mark == MARK_END or (self._has_ended and mark != MARK_BEGIN)
             return
         assert self._wants_table(entry.table), f"{TABLES[entry.table]} is not of its tables"
         if row <= self.highest:
@@ -84,20 +88,24 @@ class Copier(Client):
         change(self.copy, entry.table, ALL_ROWS)
         if entry.event_type == RENAME and not self._is_read_again(TABLES[entry.table]):
             self._lacks.add(entry.table)
+            if len(self._lacks) == 1:
+                self.run.go_on(self._ask())
 
     def _is_read_again(self, table: str) -> bool:
         """Return whether a snapshot that goes on reads a table that is another one now."""
         ledger = self._ledger()
-        if ledger is None or ledger.state in (DONE, CANCELLED) or ledger.mode != KEYED:
+        is_over = ledger is None or ledger.state in (DONE, CANCELLED) or self._has_ended
+        if ledger is None or is_over or ledger.mode != KEYED:
             return False
         left = [one.table for one in ledger.tables if not one.finished]
         return table in left or not ledger.tables  # it has not looked for tables yet
 
-    async def _work(self) -> None:
-        """What it cannot have otherwise it asks for."""
-        await super()._work()
-        if self._lacks and await self.run.operator.begin_snapshot(self):
-            self._lacks.clear()
+    async def _ask(self) -> None:
+        """Have what it lacks read by another snapshot."""
+        while self._lacks and not self.run.over:
+            await asyncio.sleep(0.3)
+            if self._lacks and await self.run.operator.begin_snapshot(self):
+                self._lacks.clear()
 
     def _begin(self, props: Mapping[str, str]) -> None:
         """A snapshot begins, or does so again: where changes have been left out before it, what it

@@ -19,7 +19,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from ray_canal.config import InstanceConfig
@@ -163,8 +163,13 @@ class Simulation:
 
     def consume(self, client: Client) -> None:
         """Begin a client's life, or go on with it."""
-        client.consumer = asyncio.create_task(self._later(client))
-        self._everything.append(client.consumer)
+        client.consumer = self.go_on(self._later(client))
+
+    def go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Let something happen next to everything else."""
+        task = asyncio.create_task(work)
+        self._everything.append(task)
+        return task
 
     async def _later(self, client: Client) -> None:
         await asyncio.sleep(self.random.choice((0.0, 0.2, 2.0)))
