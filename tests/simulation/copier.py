@@ -32,6 +32,13 @@ class Copier(Client):
         self._has_ended = False  # its end has come
         self._lacks: set[int] = set()  # tables that no snapshot reads again
 
+    def take_terms(self, other: Client) -> None:
+        assert isinstance(other, Copier)
+        super().take_terms(other)
+        self.highest, self.copy = other.highest, dict(other.copy)
+        self._snapshot, self._has_ended = other._snapshot, other._has_ended
+        self._lacking(other._lacks)
+
     async def subscribe(self, connector: AsyncConnector) -> None:
         await connector.subscribe(
             self.filter, policy=self.policy, transactions=self.transactions, snapshot="initial"
@@ -44,7 +51,9 @@ class Copier(Client):
         ledger = self._ledger()
         if ledger is None:
             return 0
-        assert ledger.state != FAILED, f"client {self.client_id}: {ledger.error}"
+        if ledger.state == FAILED:  # where statements came faster than acks it may
+            assert "TableMetaMismatch" in ledger.error, f"client {self.client_id}: {ledger.error}"
+            self._lacking(set(range(len(TABLES))))
         wanted = {
             (table, key): number
             for (table, key), number in held(self.run.master).items()
@@ -87,9 +96,7 @@ class Copier(Client):
         self.highest = row
         change(self.copy, entry.table, ALL_ROWS)
         if entry.event_type == RENAME and not self._is_read_again(TABLES[entry.table]):
-            self._lacks.add(entry.table)
-            if len(self._lacks) == 1:
-                self.run.go_on(self._ask())
+            self._lacking({entry.table})
 
     def _is_read_again(self, table: str) -> bool:
         """Return whether a snapshot that goes on reads a table that is another one now."""
@@ -99,6 +106,11 @@ class Copier(Client):
             return False
         left = [one.table for one in ledger.tables if not one.finished]
         return table in left or not ledger.tables  # it has not looked for tables yet
+
+    def _lacking(self, tables: set[int]) -> None:
+        if tables and not self._lacks:
+            self.run.go_on(self._ask())
+        self._lacks |= tables
 
     async def _ask(self) -> None:
         """Have what it lacks read by another snapshot."""

@@ -45,7 +45,9 @@ class Operator:
             self.rename, self.copy, self.apply, self.filter,
         )  # fmt: skip
         if self.run.faults.copies:  # whose tables would be others, or whose place
-            acts = (self.pause, self.resume, self.expire, self.rename, self.apply, self.seek)
+            acts = (
+                self.pause, self.resume, self.expire, self.rename, self.copy, self.apply, self.seek,
+            )  # fmt: skip
         while self._acts and self.run.writes:
             await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
             await self.random.choice(acts)(self.random.choice(self.run.clients))
@@ -107,13 +109,17 @@ class Operator:
     async def copy(self, client: Client) -> None:
         if len(self.run.clients) >= _CLIENTS_MAX:
             return
-        new_id = self._new_id()
+        new_id, stops = self._new_id(), self.run.faults.copies
+        if stops:  # what it has is as its cursor, or newer
+            await client.stop()
         await self._operate(client, "copy", new_id)
         if new_id in self._records():
-            made = Client(self.run, new_id)
+            made = type(client)(self.run, new_id)
             made.take_terms(client)
             self.run.clients.append(made)
             self.run.consume(made)
+        if stops:
+            self.run.consume(client)
 
     async def apply(self, _: Client) -> None:
         """Other settings: the destination ends, and begins again with them."""
