@@ -119,11 +119,13 @@ class ConsistentSnapshot:
         self.wanted, self.left_out = wanted_tables(
             self._catalog, self._described, self._wishes, self._within
         )
-        without = [table.meta.full_name for table in self.tables if not table.transactional]
+        without = [table for table in self.tables if not table.transactional]
         if without:
+            names = ", ".join(table.meta.full_name for table in without)
+            by_key = ', or read by mode "keyed"' if all(table.key for table in without) else ""
             raise ConfigError(
-                f"{', '.join(without)}: the engine has no read view, so its rows of one moment "
-                "cannot be read; leave the table out of the patterns"
+                f"{names}: the engine has no read view, so its rows of one moment cannot be read; "
+                f"leave the table out of the patterns{by_key}"
             )
 
     def log_place(self) -> EntryPosition:

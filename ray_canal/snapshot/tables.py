@@ -34,6 +34,10 @@ _COLLATIONS = (
     " AND TABLE_NAME = %s AND DATA_TYPE = 'char'"
 )
 _NO_KEY = "no primary key, and no unique one that is never NULL, so rows cannot be told apart"
+_NO_VIEW = (
+    'the engine has no read view, so mode "consistent" cannot read it either: leave it out, or '
+    "make it an InnoDB table"
+)
 _ROW_BYTES = 100
 """Value for a table of which the server does not know it."""
 
@@ -237,14 +241,19 @@ def _table_of(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> Snaps
 
 
 def refuse_keyless(tables: Iterable[SnapshotTable], advice: str) -> None:
-    """Raise ConfigError if some of these tables cannot be read by ranges of a key."""
-    names: dict[str, list[str]] = {}
+    """Raise ConfigError if some of these tables cannot be read by ranges of a key. `advice`: what
+    to do with those that can be read as of one moment."""
+    names: dict[bool, dict[str, list[str]]] = {}
     for table in tables:
         if not table.key:
-            names.setdefault(table.keyless, []).append(table.meta.full_name)
-    if names:
-        found = "; ".join(f"{', '.join(each)}: {why}" for why, each in names.items())
-        raise ConfigError(f"{found}; {advice}")
+            reasons = names.setdefault(table.transactional, {})
+            reasons.setdefault(table.keyless, []).append(table.meta.full_name)
+    found = []
+    for transactional, reasons in names.items():
+        found += [f"{', '.join(each)}: {why}" for why, each in reasons.items()]
+        found.append(advice if transactional else _NO_VIEW)
+    if found:
+        raise ConfigError("; ".join(found))
 
 
 def refuse_partial_images(catalog: Catalog, address: str) -> None:
@@ -291,6 +300,8 @@ def _no_ranges(index: str, parts: Sequence[dict[str, Any]]) -> str:
                 f"its key {index} is a HASH index, which has no order to read ranges in (add a "
                 "unique key USING BTREE)"
             )
+        if part["INDEX_TYPE"] != "BTREE":  # ARCHIVE: NONE or SE_SPECIFIC
+            return f"its engine cannot read ranges of its key {index}"
     return ""
 
 
