@@ -65,6 +65,8 @@ class Simulation:
         self._statements = random.Random(f"statements {seed}")
         self._ends: list[asyncio.Task[None]] = []
         self.faults = Faults(self)
+        parts = (0.0, 0.04) if self.faults.copies else (0.0, 0.0, 0.04)
+        self._statement_part = self._statements.choice(parts)
 
     def say(self, *words: Any) -> None:
         if self.verbose:
@@ -266,7 +268,7 @@ class Simulation:
             rows = []
             self._committed += 1
             commit_us = round((EPOCH_S + self._now()) * 1_000_000) + len(self.tables)
-            if self.faults.copies and self._statements.random() < 0.04:
+            if self._statements.random() < self._statement_part:
                 what = self._statements.choice((ALL_ROWS, SOME_ROWS))
                 server.commit((), commit_us, (what, self._statements.randrange(len(TABLES))))
                 continue
