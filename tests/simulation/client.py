@@ -132,6 +132,9 @@ class Client:
     def begin_copy(self) -> None:
         """Forget what it has of tables, all of which it is about to get."""
 
+    def has_no_snapshot(self) -> None:
+        """Its snapshot is over, perhaps without all rows."""
+
     def _subscribed(self) -> None:
         """The judge looks where its first row is to come from. After it has left, that is where its
         new cursor is; or the old one, where leaving has failed."""

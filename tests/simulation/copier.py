@@ -53,7 +53,7 @@ class Copier(Client):
             return 0
         if ledger.state == FAILED:  # where statements came faster than acks it may
             assert "TableMetaMismatch" in ledger.error, f"client {self.client_id}: {ledger.error}"
-            self._lacking(set(range(len(TABLES))))
+            self.has_no_snapshot()
         wanted = {
             (table, key): number
             for (table, key), number in held(self.run.master).items()
@@ -79,6 +79,9 @@ class Copier(Client):
     def leaves(self, error: CanalError) -> bool:
         policies = self.run.faults.on_purged, self.run.faults.on_reset
         return "snapshot" not in policies or "has neither GTIDs" in str(error)
+
+    def has_no_snapshot(self) -> None:
+        self._lacking(set(range(len(TABLES))))
 
     def begin_copy(self) -> None:
         self.copy = {}

@@ -47,12 +47,15 @@ class Operator:
         if self.run.faults.copies:  # whose tables would be others, or whose place
             acts = (
                 self.pause, self.resume, self.expire, self.rename, self.copy, self.apply, self.seek,
+                self.snapshot,
             )  # fmt: skip
         while self._acts and self.run.writes:
             await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
             await self.random.choice(acts)(self.random.choice(self.run.clients))
         for client in self.run.clients if self._acts else ():
             await self.resume(client)  # also one that could not leave, and is paused still
+            if self.run.faults.copies:
+                await self._operate(client, "snapshot", "resume")
 
     async def pause(self, client: Client) -> None:
         if await self._operate(client, "pause") and client.client_id in self._records():
@@ -80,10 +83,18 @@ class Operator:
                 assert found == first or purged, f"seek {place}: it is at {found}, not {first}"
         client.moved()
         if self.run.faults.copies:
-            begun = await self._operate(client, "snapshot")  # one that goes on begins again
+            # One that goes on begins again.
+            begun = await self._operate(client, "snapshot", "start")
             if done is not False or begun:
                 client.begin_copy()
         self.run.consume(client)
+
+    async def snapshot(self, client: Client) -> None:
+        """Pause, resume or cancel a subscriber's snapshot; who does the last begins another one."""
+        action = self.random.choice(("pause", "resume", "cancel"))
+        await self._operate(client, "snapshot", action)
+        if action == "cancel":
+            client.has_no_snapshot()
 
     async def filter(self, client: Client) -> None:
         """Change its tables: what comes behind its cursor is of the new ones. What it took by the
@@ -212,7 +223,7 @@ class Operator:
 
     async def begin_snapshot(self, client: Client) -> bool:
         """Ask for a snapshot, once; return whether it has begun, as far as is known."""
-        return bool(await self._answer(client, "snapshot", None, set()))
+        return bool(await self._answer(client, "snapshot", "start", set()))
 
     async def _answer(
         self, client: Client, action: str, argument: Any, tasks: set[asyncio.Task[None]]
@@ -224,7 +235,7 @@ class Operator:
         if action == "filter":
             call = ("change_filter", (client.client_id, argument))
         if action == "snapshot":
-            call = ("snapshot", (client.client_id, "start"))
+            call = ("snapshot", (client.client_id, argument))
         reply = owner.call(*call)
         assert reply.task is not None
         tasks.add(reply.task)
