@@ -24,7 +24,14 @@ from ray_canal.model.snapshot_ledger import (
     TableLedger,
 )
 from ray_canal.model.subscription import Subscription
-from tests.local_destination import ALL, destination_of, run
+from tests.local_destination import (
+    ALL,
+    SlowOpening,
+    destination_of,
+    new_destination,
+    run,
+    running,
+)
 
 READING = "7:s:1"
 
@@ -160,5 +167,30 @@ def test_what_is_kept_after_a_seek_has_nothing_as_read(
             else:
                 assert (await destination.api.snapshot(1, "pause"))["rows"] == 0
             assert Ledger.from_json(table.get(1).snapshot).rows == 0
+
+    run(story())
+
+
+def test_it_is_paused_also_while_the_destination_begins(tmp_path: Path) -> None:
+    """Whoever asked before the first log was there was told that nobody subscribes."""
+
+    async def story() -> None:
+        async with running(tmp_path) as destination:
+            await destination.subscribe(1, ALL)
+            table = destination.state.subscribers
+            await table.save(replace(table.get(1), snapshot=ledger().to_json()))
+        with SlowOpening() as opening:
+            destination = new_destination(tmp_path)
+            try:
+                await opening.began.wait()
+                with pytest.raises(NotSubscribed):
+                    await destination.api.snapshot(2, "pause")
+                assert (await destination.api.snapshot(1, "status"))["state"] == RUNNING
+                assert (await destination.api.snapshot(1, "pause"))["state"] == PAUSED
+                opening.go.set()
+                await destination.wait_running(30)
+                assert (await destination.api.snapshot(1, "status"))["state"] == PAUSED
+            finally:
+                await destination.stop()
 
     run(story())
