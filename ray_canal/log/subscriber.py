@@ -133,7 +133,10 @@ class Subscriber:
             del self._views[passed]
 
     def change(self, terms: Terms) -> None:
-        """Change its terms from the next get on."""
+        """Change its terms from the next get on. Rows of a snapshot that are read by another filter
+        are void."""
+        if terms.filter != self.terms.filter:
+            self.attempt_name = ""
         if terms != self.terms:
             self.terms = terms
             self._views.clear()

@@ -109,14 +109,15 @@ class SnapshotPlan:
         self, wishes: tuple[SnapshotWish, ...], known: tuple[TableLedger, ...] = ()
     ) -> tuple[TableLedger, ...]:
         """Return the tables that are asked for, the largest last. `known`: what they were before;
-        those of them that are gone are left out, unless they were read, and others come behind
-        them: a table that was renamed has its rows elsewhere. Raises ConfigError: there are none,
-        or one cannot be read; PrivilegeMissing."""
+        those of them that the subscriber does not see, or that are gone and were not read, are left
+        out, and others come behind them: a table that was renamed has its rows elsewhere. Raises
+        ConfigError: there are none, or one cannot be read; PrivilegeMissing."""
         found = self._found_again(wishes) if known else self._found(wishes)
         if not known:
             refuse_keyless((table for table, _ in found), _ADVICE)
         there = {(table.meta.schema, table.meta.table): table for table, _ in found}
         names = {(one.schema, one.table) for one in known}
+        known = tuple(one for one in known if self._within.admits(one.schema, one.table))
         gone = [one for one in known if not one.finished and self._is_gone(one, there)]
         for one in gone:
             logger.warning("%s is not read on: there is no such table any more", one.full_name)

@@ -145,6 +145,21 @@ def test_an_attempt_looks_again_for_the_tables_that_are_asked_for(
     assert "altered.gone is not read on" in caplog.text
 
 
+def test_an_attempt_reads_what_the_subscriber_sees_by_then(altered: Server) -> None:
+    """Rows of a table came after the subscriber's filter had left it out, and those of one that the
+    filter got did not."""
+    altered.execute(*(f"create table altered.{name} (id int primary key)" for name in "abc"))
+    config, wishes = config_of(altered).destination("snap"), (SnapshotWish(),)
+    with contextlib.closing(SnapshotPlan(config, TableFilter(r"altered\.[ab]"))) as plan:
+        before = plan.wanted(wishes)
+    assert [one.table for one in before] == ["a", "b"]
+    before = tuple(replace(one, finished=True) for one in before)
+    with contextlib.closing(SnapshotPlan(config, TableFilter(r"altered\.[bc]"))) as plan:
+        found = plan.wanted(wishes, before)
+        assert [(one.table, one.finished) for one in found] == [("b", True), ("c", False)]
+        assert plan.find({1: found[1]}).keys() == {1}
+
+
 def test_a_table_that_lost_its_key_is_named_by_the_next_attempt(altered: Server) -> None:
     altered.execute("create table altered.t (id int primary key)")
     config, wishes = config_of(altered).destination("snap"), (SnapshotWish(r"altered\.t"),)

@@ -77,8 +77,15 @@ class Copier(Client):
         return TABLES[table] in NAMES_OF[self.filter]
 
     def leaves(self, error: CanalError) -> bool:
-        policies = self.run.faults.on_purged, self.run.faults.on_reset
-        return "snapshot" not in policies or "has neither GTIDs" in str(error)
+        policies, text = (self.run.faults.on_purged, self.run.faults.on_reset), str(error)
+        is_behind = "lacks transactions" in text and "Its log is not" not in text
+        return "snapshot" not in policies or "has neither GTIDs" in text or is_behind
+
+    def change_filter(self, text: str) -> None:
+        """What it has of other tables is void; of new ones it has nothing."""
+        self.filter = text
+        self.copy = {at: number for at, number in self.copy.items() if self._wants_table(at[0])}
+        self.has_no_snapshot()
 
     def has_no_snapshot(self) -> None:
         self._lacking(set(range(len(TABLES))))
@@ -127,8 +134,6 @@ class Copier(Client):
         has is void."""
         if props[SNAPSHOT] != self._snapshot and REASON in props:
             self.copy = {}
-        if props[SNAPSHOT] != self._snapshot:
-            self._lacks.clear()
         self._snapshot = props[SNAPSHOT]
 
     def _take_row(self, row: RowId, number: int, payload: Payload) -> bool:

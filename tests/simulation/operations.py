@@ -44,10 +44,10 @@ class Operator:
             self.pause, self.pause, self.resume, self.resume, self.expire, self.seek, self.seek,
             self.rename, self.copy, self.apply, self.filter,
         )  # fmt: skip
-        if self.run.faults.copies:  # whose tables would be others, or whose place
+        if self.run.faults.copies:
             acts = (
                 self.pause, self.resume, self.expire, self.rename, self.copy, self.apply, self.seek,
-                self.snapshot,
+                self.snapshot, self.filter,
             )  # fmt: skip
         while self._acts and self.run.writes:
             await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))

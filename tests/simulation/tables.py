@@ -156,8 +156,10 @@ class Plan(_AtServer):
     def wanted(
         self, wishes: Any, known: tuple[TableLedger, ...] = ()
     ) -> tuple[TableLedger, ...]:
-        names = (name for name in TABLES if self._within.admits(SCHEMA, name))
-        return known or tuple(TableLedger(SCHEMA, name) for name in names)
+        names = [name for name in TABLES if self._within.admits(SCHEMA, name)]
+        goes_on = [one for one in known if one.table in names]
+        new = set(names) - {one.table for one in goes_on}
+        return (*goes_on, *(TableLedger(SCHEMA, name) for name in sorted(new)))
 
     def wait_until_visible(self, place: Any, stopped: Callable[[], bool]) -> None:
         assert self.reached is not None  # what is in its log shows

@@ -51,6 +51,14 @@ class SubscriberTable:
             raise not_subscribed_error(client_id)
         return self._known[client_id]
 
+    async def recorded(self, client_id: int) -> SubscriberMeta:
+        """Return a subscriber; while the destination begins, as its record says. Raises
+        NotSubscribed, MetaUnavailable."""
+        if client_id not in self._known:
+            found = await self._cursors.load()
+            return found.get(client_id) or self.get(client_id)
+        return self.get(client_id)
+
     def is_paused(self, client_id: int) -> bool:
         """Return whether it gets nothing until it is resumed."""
         known = self._known.get(client_id)

@@ -74,7 +74,7 @@ class MomentRun(SnapshotRun):
             name = ledger.attempt_name_of(self._client_id)
             self.attempt_name = name
             attempt = SnapshotAttempt(self._client_id, ledger.id, ledger.attempt, name, {}, 0)
-            async with self._placing(log, attempt) as placer:
+            async with self._placing(log, attempt, within) as placer:
                 await self._put_everything(config, placer, source, reader)
         finally:
             await reader.close()

@@ -35,6 +35,7 @@ from ray_canal.errors import (
     ServerSettingRefused,
     TableMetaMismatch,
 )
+from ray_canal.filter import TableFilter
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.model.reports import SnapshotPace
 from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger, TableLedger
@@ -170,7 +171,7 @@ class SnapshotRun:
                 unacked_bytes_max(config), plan.if_prepared(),
             )
             self.attempt_name = name
-            async with self._placing(log, attempt) as placer:
+            async with self._placing(log, attempt, within) as placer:
                 await self._read(config, log, placer, plan, thread)
         finally:
             await thread.close(plan.close if plan is not None else lambda: None)
@@ -199,10 +200,11 @@ class SnapshotRun:
 
     @contextlib.asynccontextmanager
     async def _placing(
-        self, log: LogPipeline, attempt: SnapshotAttempt
+        self, log: LogPipeline, attempt: SnapshotAttempt, within: TableFilter
     ) -> AsyncIterator[SnapshotPlacer]:
         """A placer that sees what the log gets from now on."""
         async with log.placing:
+            self.home.refuse_other_filter(self._client_id, within)
             log.store.begin_attempt(self._client_id, attempt.name)
             placer = self._placer = SnapshotPlacer(log, attempt, self._runtime)
             log.taps.append(placer)

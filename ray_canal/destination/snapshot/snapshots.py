@@ -90,6 +90,10 @@ class Snapshots:
         table = self._state.subscribers
         return table.terms(table.get(client_id)).filter
 
+    def refuse_other_filter(self, client_id: int, within: TableFilter) -> None:
+        if self.table_filter(client_id) != within:
+            raise AttemptVoid("the subscriber sees other tables now")
+
     def followed(self, client_id: int, ledger: Ledger) -> Ledger:
         known = self._state.subscribers.known.get(client_id)
         record = None if known is None else ledger_of(known)
@@ -216,7 +220,7 @@ class Snapshots:
             raise ConfigError(f"{action!r} is nothing to do: expected {', '.join(ACTIONS)}")
         table = self._state.subscribers
         async with table.turn(client_id):
-            known = await self._subscriber(client_id)
+            known = await table.recorded(client_id)
             ledger = self._newest(known)
             if ledger is not None and signal_id and signal_id in ledger.signals:
                 return self._report(client_id, ledger)
@@ -239,16 +243,6 @@ class Snapshots:
         self._wanted.set()
         await self.changed.wake()
         return self._report(client_id, now)
-
-    async def _subscriber(self, client_id: int) -> SubscriberMeta:
-        """Return a subscriber; while the destination begins, as its record says. Raises
-        NotSubscribed, MetaUnavailable."""
-        table = self._state.subscribers
-        if client_id not in table.known and self._state.log.pipeline is None:
-            found = await self._state.records.cursors.load()
-            if client_id in found:
-                return found[client_id]
-        return table.get(client_id)
 
     async def restart_tables(
         self, client_id: int, names: Collection[tuple[str, str]], log: LogPipeline

@@ -111,6 +111,19 @@ def test_a_new_reading_hides_the_chunks_of_the_one_before() -> None:
     assert [tag.attempt_name for tag in tags] == ["r2"]
 
 
+def test_who_sees_other_tables_now_does_not_see_them() -> None:
+    """They were read by the filter of before, which had tables that it is not to see any more."""
+    log = Log()
+    log.transaction()
+    log.store.begin_attempt(1, "r")
+    log.read(SnapshotTag("r", 0, 7, upto=("9",)))
+    log.store.subscribe(1, Terms(TableFilter(), "spill"), None)
+    assert log.store.attempt_name_of(1) == "r"
+    log.store.subscribe(1, Terms(TableFilter(r"d\.t"), "spill"), None)
+    assert log.store.attempt_name_of(1) == ""
+    assert log.take(1)[1] == []
+
+
 def test_who_comes_anew_at_their_place_does_not_see_them() -> None:
     log = Log()
     log.transaction()
