@@ -296,6 +296,8 @@ class Snapshots:
         ledger, found = ledger_of(known), self._runs.get(known.client_id)
         if found is None or ledger is None or found[0].ledger.id != ledger.id:
             return ledger
+        if ledger.is_over:  # its run may not know it yet, nor why
+            return ledger
         return dataclasses.replace(found[0].ledger, state=ledger.state)
 
     def _end(self, client_id: int) -> None:

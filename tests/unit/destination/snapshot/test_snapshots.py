@@ -194,3 +194,27 @@ def test_it_is_paused_also_while_the_destination_begins(tmp_path: Path) -> None:
                 await destination.stop()
 
     run(story())
+
+
+def test_one_that_has_failed_says_why_from_the_first_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run learns of it a turn of the loop after the record has it."""
+
+    async def waits(run: SnapshotRun) -> None:
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        monkeypatch.setattr(SnapshotRun, "run", waits)
+        async with destination_of(tmp_path) as destination:
+            await destination.subscribe(1, ALL)
+            table = destination.state.subscribers
+            await table.save(replace(table.get(1), snapshot=ledger().to_json()))
+            while not (await destination.api.snapshot(1, "status"))["waits_for"]:
+                await asyncio.sleep(0.01)
+            failed = replace(ledger(), state=FAILED, error="no key", ended=7)
+            await table.save(replace(table.get(1), snapshot=failed.to_json()))
+            found = await destination.api.snapshot(1, "status")
+            assert (found["state"], found["error"], found["ended_at"]) == (FAILED, "no key", 7)
+
+    run(story())
