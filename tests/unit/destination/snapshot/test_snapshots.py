@@ -118,7 +118,7 @@ async def of_files(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "age_s", "rises"),
-    [(3, 0, False), (4, 5, False), (3, 1, True), (2, 0, True)],
+    [(33, 0, False), (34, 5, False), (33, 1, True), (32, 0, True)],
 )  # fmt: skip
 def test_rows_of_a_server_that_was_put_back_have_higher_ids(
     name: int, age_s: int, rises: bool, tmp_path: Path
@@ -130,9 +130,9 @@ def test_rows_of_a_server_that_was_put_back_have_higher_ids(
         async with destination_of(tmp_path) as destination:
             records, epoch = destination.state.records, destination.state.guard.epoch
             timeline, before = records.timeline, records.timeline.number
-            read = EntryPosition("bin.000003", 4, created_s=100)
+            read = EntryPosition("mysql-bin.000033", 4, created_s=100)
             await timeline.reach(records.cursors, epoch, read)
-            place = EntryPosition(f"bin.{name:06}", 4, created_s=100 + age_s)
+            place = EntryPosition(f"mysql-bin.{name:06}", 4, created_s=100 + age_s)
             await destination.api._snapshots._reach(place)
             assert (timeline.number > before) == rises
             assert timeline.reached.journal_name == max(read, place).journal_name
