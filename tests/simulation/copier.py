@@ -53,6 +53,7 @@ class Copier(Client):
             return 0
         if ledger.state == FAILED:  # where statements came faster than acks it may
             assert "TableMetaMismatch" in ledger.error, f"client {self.client_id}: {ledger.error}"
+        if ledger.state in (FAILED, CANCELLED):  # it may have asked under the name of before
             self.has_no_snapshot()
         wanted = {
             (table, key): number
