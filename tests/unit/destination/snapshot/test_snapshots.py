@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -26,6 +29,7 @@ from ray_canal.model.snapshot_ledger import (
 from ray_canal.model.subscription import Subscription
 from tests.local_destination import (
     ALL,
+    LocalDestination,
     SlowOpening,
     destination_of,
     new_destination,
@@ -41,6 +45,23 @@ def ledger() -> Ledger:
         TableLedger("d", name).begun(("id",), ("9",), 100) for name in ("small", "large")
     )
     return replace(new_ledger((), "s"), tables=tables, attempt=1)
+
+
+@contextlib.asynccontextmanager
+async def reading(folder: Path, ledger: Ledger) -> AsyncIterator[LocalDestination]:
+    """A destination whose subscriber 1 has a snapshot that stands still, as far as `ledger`."""
+
+    async def waits(run: SnapshotRun) -> None:
+        await asyncio.Event().wait()
+
+    with mock.patch.object(SnapshotRun, "run", waits):
+        async with destination_of(folder) as destination:
+            await destination.subscribe(1, ALL)
+            table = destination.state.subscribers
+            await table.save(replace(table.get(1), snapshot=ledger.to_json()))
+            while not (await destination.api.snapshot(1, "status"))["waits_for"]:
+                await asyncio.sleep(0.01)
+            yield destination
 
 
 def test_acks_move_borders_and_the_last_one_ends_it() -> None:
@@ -141,23 +162,12 @@ def test_rows_of_a_server_that_was_put_back_have_higher_ids(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_kept_after_a_seek_has_nothing_as_read(
-    restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_kept_after_a_seek_has_nothing_as_read(restarts: bool, tmp_path: Path) -> None:
     """The run learns of the seek at its next attempt, when the subscriber has a log again."""
 
-    async def waits(run: SnapshotRun) -> None:
-        await asyncio.Event().wait()
-
     async def story() -> None:
-        monkeypatch.setattr(SnapshotRun, "run", waits)
-        async with destination_of(tmp_path) as destination:
-            await destination.subscribe(1, ALL)
+        async with reading(tmp_path, ledger().acked(0, ("9",), 3)) as destination:
             table = destination.state.subscribers
-            halfway = ledger().acked(0, ("9",), 3).to_json()
-            await table.save(replace(table.get(1), snapshot=halfway))
-            while not (await destination.api.snapshot(1, "status"))["waits_for"]:
-                await asyncio.sleep(0.01)
             assert (await destination.api.snapshot(1, "status"))["rows"] == 3
             await destination.api.operate(1, "seek", "tail")
             if restarts:
@@ -196,22 +206,12 @@ def test_it_is_paused_also_while_the_destination_begins(tmp_path: Path) -> None:
     run(story())
 
 
-def test_one_that_has_failed_says_why_from_the_first_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_has_failed_says_why_from_the_first_moment(tmp_path: Path) -> None:
     """Its run learns of it a turn of the loop after the record has it."""
 
-    async def waits(run: SnapshotRun) -> None:
-        await asyncio.Event().wait()
-
     async def story() -> None:
-        monkeypatch.setattr(SnapshotRun, "run", waits)
-        async with destination_of(tmp_path) as destination:
-            await destination.subscribe(1, ALL)
+        async with reading(tmp_path, ledger()) as destination:
             table = destination.state.subscribers
-            await table.save(replace(table.get(1), snapshot=ledger().to_json()))
-            while not (await destination.api.snapshot(1, "status"))["waits_for"]:
-                await asyncio.sleep(0.01)
             failed = replace(ledger(), state=FAILED, error="no key", ended=7)
             await table.save(replace(table.get(1), snapshot=failed.to_json()))
             found = await destination.api.snapshot(1, "status")
