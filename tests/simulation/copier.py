@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from ray_canal.client.connector import AsyncConnector
 from ray_canal.errors import CanalError
-from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.snapshot_ledger import CANCELLED, DONE, FAILED, Ledger
 from ray_canal.model.snapshot_marks import MARK, MARK_BEGIN, MARK_END, REASON, SNAPSHOT
 from ray_canal.model.snapshot_wish import KEYED
 from tests.simulation.client import NAMES_OF, Client, RowId
-from tests.simulation.processes import DESTINATION, Payload
+from tests.simulation.processes import Payload
 from tests.simulation.servers import ALL_ROWS, QUERY, RENAME, TABLES, Entry
 from tests.simulation.tables import KEYS, Copy, change, held
 
@@ -70,8 +69,7 @@ class Copier(Client):
 
     def _ledger(self) -> Ledger | None:
         """How far its snapshot has come, as its record says."""
-        record = self.run.outside.records.backend.load(DESTINATION).get(self.client_id)
-        known = SubscriberMeta.from_json(record[record.index("{") :]) if record else None
+        known = self.run.record(self.client_id)
         return None if known is None or not known.snapshot else Ledger.from_json(known.snapshot)
 
     def _wants_table(self, table: int) -> bool:
@@ -112,8 +110,9 @@ class Copier(Client):
     def _is_read_again(self, table: str) -> bool:
         """Return whether a snapshot that goes on reads a table that is another one now."""
         ledger = self._ledger()
-        is_over = ledger is None or ledger.state in (DONE, CANCELLED) or self._has_ended
-        if ledger is None or is_over or ledger.mode != KEYED:
+        if ledger is None or ledger.mode != KEYED:
+            return False
+        if self._has_ended or ledger.state in (DONE, CANCELLED):
             return False
         left = [one.table for one in ledger.tables if not one.finished]
         return table in left or not ledger.tables  # it has not looked for tables yet

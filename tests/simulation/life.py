@@ -204,8 +204,14 @@ class Simulation:
 
     def cursor(self, client_id: int) -> LogPosition | None:
         """A subscriber's durable cursor."""
-        record = self.outside.records.backend.load(DESTINATION)[client_id]
-        return SubscriberMeta.from_json(record[record.index("{") :]).cursor
+        known = self.record(client_id)
+        assert known is not None, f"client {client_id} has no record"
+        return known.cursor
+
+    def record(self, client_id: int) -> SubscriberMeta | None:
+        """A subscriber's durable record; None: it has none."""
+        record = self.outside.records.backend.load(DESTINATION).get(client_id)
+        return SubscriberMeta.from_json(record[record.index("{") :]) if record else None
 
     def number_at(self, cursor: LogPosition | None) -> int:
         """The number of the first row that a cursor has not consumed."""

@@ -284,17 +284,12 @@ class Moment(_AtServer):
         names = [name for name in TABLES if within.admits(SCHEMA, name)]
         self.tables = tuple(self.table(name) for name in names)
         self.wanted = tuple((table, wishes[0]) for table in self.tables)
-        self._place = self.reached.end, self.reached.files[-1].created_s
+        self._place = replace(self.reached.end, created_s=self.reached.files[-1].created_s)
         self._held = held(self.reached)
         self.server = self.reached.uuid
 
-    @property
-    def is_mariadb(self) -> bool:
-        return False
-
     def log_place(self) -> EntryPosition:
-        place, created_s = self._place
-        return replace(place, created_s=created_s)
+        return self._place
 
     def not_wanted(self) -> list[str]:
         return []
