@@ -32,6 +32,7 @@ from ray_canal.model.position import EntryPosition, LogPosition, SourceIdentity
 from ray_canal.model.reports import PlaceReport
 from ray_canal.model.start import StartOptions
 from ray_canal.model.subscription import StartWish
+from ray_canal.model.timeline import LogFile
 
 logger = logging.getLogger(__name__)
 
@@ -188,8 +189,9 @@ class CatchUp:
     async def _before(self, chunk: LogChunk, payload: Payload) -> None:
         records = self._state.records
         await records.schemas.keep(chunk.info)
-        epoch = self._state.guard.epoch
-        await records.timeline.reach(records.cursors, epoch, chunk.info.head, is_own=False)
+        head, epoch = chunk.info.head, self._state.guard.epoch
+        file = LogFile(head.journal_name, head.created_s)
+        await records.timeline.reach(records.cursors, epoch, file, is_own=False)
         if self.pipeline is not None:
             await self.note_replaced(self.pipeline, (self._client_id,), chunk, payload)
 

@@ -45,6 +45,7 @@ from ray_canal.model.message import Payload
 from ray_canal.model.position import LogPosition, SourceIdentity
 from ray_canal.model.schema_record import SchemaRecord
 from ray_canal.model.start import Start, StartOptions
+from ray_canal.model.timeline import LogFile
 
 logger = logging.getLogger(__name__)
 
@@ -274,7 +275,8 @@ class Lifecycle:
         MetaUnavailable."""
         info, records, known = chunk.info, self._state.records, self._state.subscribers.known
         await records.schemas.keep(info, lambda: oldest_cursor(known, self._log.start))
-        await records.timeline.reach(records.cursors, self._state.guard.epoch, info.head)
+        file = LogFile(info.head.journal_name, info.head.created_s)
+        await records.timeline.reach(records.cursors, self._state.guard.epoch, file)
         if self._log.pipeline is not None:
             await self._catch_ups.note_replaced(self._log.pipeline, tuple(known), chunk, payload)
         await self.carry_out_signals(chunk, payload)

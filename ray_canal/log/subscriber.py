@@ -135,9 +135,9 @@ class Subscriber:
     def change(self, terms: Terms) -> None:
         """Change its terms from the next get on. Rows of a snapshot that are read by another filter
         are void."""
-        if terms.filter != self.terms.filter:
-            self.attempt_name = ""
         if terms != self.terms:
+            if terms.filter != self.terms.filter:
+                self.attempt_name = ""
             self.terms = terms
             self._views.clear()
 

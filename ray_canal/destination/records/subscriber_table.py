@@ -56,7 +56,8 @@ class SubscriberTable:
         NotSubscribed, MetaUnavailable."""
         if client_id not in self._known:
             found = await self._cursors.load()
-            return found.get(client_id) or self.get(client_id)
+            if client_id in found:
+                return found[client_id]
         return self.get(client_id)
 
     def is_paused(self, client_id: int) -> bool:

@@ -8,18 +8,15 @@ import dataclasses
 import logging
 import time
 
-from ray_canal.binlog.chunk import ChunkHead
 from ray_canal.destination.ownership import Ownership
 from ray_canal.errors import MetaUnavailable
 from ray_canal.meta.manager import MetaManager
-from ray_canal.model.position import EntryPosition, SourceIdentity
+from ray_canal.model.position import SourceIdentity
 from ray_canal.model.timeline import NO_FILE, LogFile, Timeline, timeline_in
 
 logger = logging.getLogger(__name__)
 
 _AGAIN_S = 0.5
-FilePlace = ChunkHead | EntryPosition
-"""Where something lies in a log: the name and the age of a file are what counts."""
 
 
 class TimelineRecord:
@@ -44,12 +41,12 @@ class TimelineRecord:
         return self._now.newest
 
     async def reach(
-        self, cursors: Ownership, epoch: int, place: FilePlace, *, is_own: bool = True
+        self, cursors: Ownership, epoch: int, file: LogFile, *, is_own: bool = True
     ) -> None:
-        """Note a place's file before anything of it is handed out, durably, if it is a newer one.
+        """Note a file before anything of it is handed out, durably, if it is a newer one.
         `is_own` false: of a log next to the destination's own, in which files may be of an older
         base name. Waits while the cursors' server is away. Raises Fenced."""
-        file, newest = LogFile(place.journal_name, place.created_s), self._now.newest
+        newest = self._now.newest
         if not file.created_s or not file.is_behind(newest):
             return
         if not (is_own or newest == NO_FILE or file.has_base_of(newest)):

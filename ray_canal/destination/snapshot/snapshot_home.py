@@ -37,10 +37,6 @@ class SnapshotHome(Protocol):
         """Return a subscriber's table filter."""
         ...
 
-    def refuse_other_filter(self, client_id: int, within: TableFilter) -> None:
-        """Raise AttemptVoid if the subscriber's table filter is another one."""
-        ...
-
     def followed(self, client_id: int, ledger: Ledger) -> Ledger:
         """Return a ledger without what the subscriber's record has as not read: it was moved."""
         ...

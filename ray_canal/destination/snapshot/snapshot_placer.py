@@ -156,11 +156,11 @@ class SnapshotPlacer:
 
     async def _note(self, chunk: LogChunk, payload: Payload) -> None:
         info = chunk.info
+        end = EntryPosition(info.head.journal_name, info.head.end_position)
         if self._attempt.if_prepared is not None and ends_prepared(info):
             raise self._attempt.if_prepared
         if any(name == ANY_TABLE or name in self._attempt.keys for name in info.tables):
             decoded = await self._runtime.load(payload)
-            end = EntryPosition(info.head.journal_name, info.head.end_position)
             part = LogPart(info, decoded, 0, len(info.entries), True, end)
             try:
                 if not self.is_reading:
@@ -170,7 +170,7 @@ class SnapshotPlacer:
             except TableMetaMismatch:
                 self.renamed |= replaced_by(decoded, self._attempt.keys)
                 raise
-        self._reached = EntryPosition(info.head.journal_name, info.head.end_position)
+        self._reached = end
 
     def _keep(self, info: ChunkInfo, end: EntryPosition, touched: Mapping[Name, Keys]) -> None:
         """Keep keys for the rows that have no place yet. Raises UnsupportedEvent: too many."""

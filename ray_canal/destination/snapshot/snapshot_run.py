@@ -195,8 +195,7 @@ class SnapshotRun:
         return keys
 
     def _left(self) -> dict[int, TableLedger]:
-        tables = enumerate(self.ledger.tables)
-        return {number: table for number, table in tables if not table.finished}
+        return {n: table for n, table in enumerate(self.ledger.tables) if not table.finished}
 
     @contextlib.asynccontextmanager
     async def _placing(
@@ -204,7 +203,8 @@ class SnapshotRun:
     ) -> AsyncIterator[SnapshotPlacer]:
         """A placer that sees what the log gets from now on."""
         async with log.placing:
-            self.home.refuse_other_filter(self._client_id, within)
+            if self.home.table_filter(self._client_id) != within:
+                raise AttemptVoid("the subscriber sees other tables now")
             log.store.begin_attempt(self._client_id, attempt.name)
             placer = self._placer = SnapshotPlacer(log, attempt, self._runtime)
             log.taps.append(placer)

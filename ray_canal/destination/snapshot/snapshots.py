@@ -90,10 +90,6 @@ class Snapshots:
         table = self._state.subscribers
         return table.terms(table.get(client_id)).filter
 
-    def refuse_other_filter(self, client_id: int, within: TableFilter) -> None:
-        if self.table_filter(client_id) != within:
-            raise AttemptVoid("the subscriber sees other tables now")
-
     def followed(self, client_id: int, ledger: Ledger) -> Ledger:
         known = self._state.subscribers.known.get(client_id)
         record = None if known is None else ledger_of(known)
@@ -137,11 +133,11 @@ class Snapshots:
     async def _reach(self, place: EntryPosition) -> None:
         """Let rows of this place have higher ids than all that was handed out. Raises Fenced,
         MetaUnavailable."""
-        records = self._state.records
-        if records.timeline.reached.cannot_lead_to(LogFile(place.journal_name, place.created_s)):
+        records, file = self._state.records, LogFile(place.journal_name, place.created_s)
+        if records.timeline.reached.cannot_lead_to(file):
             await self._state.begin_timeline(self._state.log.identity)
         await records.timeline.reach(
-            records.cursors, self._state.guard.epoch, place, is_own=False
+            records.cursors, self._state.guard.epoch, file, is_own=False
         )
 
     async def _release(self, client_id: int) -> None:

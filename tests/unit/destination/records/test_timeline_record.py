@@ -8,7 +8,6 @@ from unittest import mock
 
 import pytest
 
-from ray_canal.binlog.chunk import ChunkHead
 from ray_canal.config import MetaConfig
 from ray_canal.destination.ownership import Claim, Ownership
 from ray_canal.destination.records.timeline_record import TimelineRecord
@@ -109,8 +108,7 @@ def test_the_newest_file_is_noted_once_and_while_the_backend_is_away(tmp_path: P
 
         with mock.patch.object(MetaManager, "save_timeline", slow):
             for number, created_s in ((3, 7), (3, 7), (2, 6), (4, 0), (4, 8), (4, 8)):
-                head = ChunkHead(0, f"bin.{number:06}", 4, 100, created_s=created_s)
-                await timeline.reach(cursors, epoch, head)
+                await timeline.reach(cursors, epoch, LogFile(f"bin.{number:06}", created_s))
         assert saved == [("bin.000003", 7), ("bin.000004", 8)]
         assert problems == ["", "away", "away", ""]
         assert timeline.problem == ""
@@ -132,8 +130,7 @@ def test_the_newest_file_may_be_a_catch_ups(tmp_path: Path) -> None:
         cursors, epoch, timeline = await entered(tmp_path)
 
         async def reach(name: str, is_own: bool) -> LogFile:
-            head = ChunkHead(0, name, 4, 100, created_s=7)
-            await timeline.reach(cursors, epoch, head, is_own=is_own)
+            await timeline.reach(cursors, epoch, LogFile(name, 7), is_own=is_own)
             return timeline.reached
 
         assert await reach("bin.000002", False) == ("bin.000002", 7)

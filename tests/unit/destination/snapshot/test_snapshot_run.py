@@ -177,9 +177,6 @@ class Home:
     def table_filter(self, client_id: int) -> TableFilter:
         return TableFilter()
 
-    def refuse_other_filter(self, client_id: int, within: TableFilter) -> None:
-        assert within == TableFilter()
-
     def followed(self, client_id: int, ledger: Ledger) -> Ledger:
         return ledger
 

@@ -27,6 +27,7 @@ from ray_canal.model.snapshot_ledger import (
     TableLedger,
 )
 from ray_canal.model.subscription import Subscription
+from ray_canal.model.timeline import LogFile
 from tests.local_destination import (
     ALL,
     LocalDestination,
@@ -151,12 +152,12 @@ def test_rows_of_a_server_that_was_put_back_have_higher_ids(
         async with destination_of(tmp_path) as destination:
             records, epoch = destination.state.records, destination.state.guard.epoch
             timeline, before = records.timeline, records.timeline.number
-            read = EntryPosition("mysql-bin.000033", 4, created_s=100)
+            read = LogFile("mysql-bin.000033", 100)
             await timeline.reach(records.cursors, epoch, read)
             place = EntryPosition(f"mysql-bin.{name:06}", 4, created_s=100 + age_s)
             await destination.api._snapshots._reach(place)
             assert (timeline.number > before) == rises
-            assert timeline.reached.journal_name == max(read, place).journal_name
+            assert timeline.reached.journal_name == max(read.journal_name, place.journal_name)
 
     run(story())
 
