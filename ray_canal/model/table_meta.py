@@ -7,8 +7,8 @@ schema/.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -60,6 +60,16 @@ class ColumnMeta:
     labels: tuple[str, ...] = ()
     visible: bool = True
     is_generated: bool = False
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return the fields that are not their defaults, for JSON."""
+        pairs = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
+        return {name: value for name, value, default in pairs if value != default}
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> ColumnMeta:
+        """Return the column of `to_tree`. Raises KeyError, TypeError: it is none."""
+        return cls(**{**tree, "labels": tuple(tree.get("labels", ()))})
 
 
 class SharedColumns:
@@ -117,8 +127,8 @@ class TableMeta:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._pickle:
-            fields = (self.schema, self.table, self.columns, self.hidden, self.unique_key)
-            object.__setattr__(self, "_pickle", pickle.dumps(fields, protocol=5))
+            values = (self.schema, self.table, self.columns, self.hidden, self.unique_key)
+            object.__setattr__(self, "_pickle", pickle.dumps(values, protocol=5))
         return _known, (self._pickle,)
 
     @property
@@ -128,5 +138,5 @@ class TableMeta:
 
 
 @lru_cache(maxsize=4096)
-def _known(fields: bytes) -> TableMeta:
-    return TableMeta(*pickle.loads(fields))
+def _known(values: bytes) -> TableMeta:
+    return TableMeta(*pickle.loads(values))

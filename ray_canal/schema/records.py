@@ -259,21 +259,9 @@ def replay(history: SchemaHistory, record: SchemaRecord) -> None:
         raise _unreadable(record, error) from None
 
 
-_DEFAULTS = {each.name: each.default for each in dataclasses.fields(ColumnMeta)}
-"""Defaults of a column's fields; no value equals that of a field that has none."""
-
-
 def _to_tree(state: TableState) -> dict[str, Any]:
-    """Return a table's state as the tree that is stored; a column has only the fields that are not
-    their defaults, since snapshots are long."""
-    columns = [
-        {
-            name: value
-            for name, default in _DEFAULTS.items()
-            if (value := getattr(column, name)) != default
-        }
-        for column in state.columns
-    ]
+    """Return a table's state as the tree that is stored."""
+    columns = [column.to_tree() for column in state.columns]
     name = {"schema": state.meta.schema, "table": state.meta.table}
     tree: dict[str, Any] = {**name, "columns": columns}
     if state.hidden_period:
@@ -289,10 +277,7 @@ def _to_tree(state: TableState) -> dict[str, Any]:
 
 
 def _from_tree(tree: dict[str, Any], shared: SharedColumns) -> TableState:
-    columns = shared.all(
-        ColumnMeta(**{**fields, "labels": tuple(fields.get("labels", ()))})
-        for fields in tree["columns"]
-    )
+    columns = shared.all(map(ColumnMeta.from_tree, tree["columns"]))
     meta = TableMeta(tree["schema"], tree["table"], columns, tree.get("hidden", 0))
     return TableState(
         meta,

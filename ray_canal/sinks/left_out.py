@@ -9,7 +9,8 @@ from functools import lru_cache
 from ray_canal.config.sink import TablePolicy
 from ray_canal.model.table_event import ERASE
 from ray_canal.model.table_meta import is_sequence
-from ray_canal.sinks.port import Changed, Rows, SinkError, naming
+from ray_canal.sinks.port import Changed, SinkError, naming
+from ray_canal.sinks.rows import Rows
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from ray_canal.config.queue import ROW_FORMATS, MessageConfig, RoutingConfig
 from ray_canal.errors import UnsupportedEvent
 from ray_canal.filter import FieldFilter
 from ray_canal.model.arrays import Bytes
-from ray_canal.sinks.port import Changes, Rows, SinkError, naming
+from ray_canal.sinks.port import Changes, SinkError, naming
+from ray_canal.sinks.rows import Rows
 from ray_canal.sinks.schema_registry import RegistryClient
 from ray_canal.views.debezium import (
     DebeziumOptions,

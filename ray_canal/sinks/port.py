@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -26,6 +26,8 @@ from ray_canal.model.message import MessagePart
 from ray_canal.model.position import EntryPosition, journal_key
 from ray_canal.model.table_event import STATEMENT, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
+from ray_canal.sinks.in_doubt import InDoubt, XaEnd, moved
+from ray_canal.sinks.rows import Rows, table_of
 from ray_canal.views.row_places import RowPlace
 from ray_canal.views.table_events import is_of_table
 
@@ -148,35 +150,6 @@ def refuse_later_timeline(timeline: int, place: Cursor | RowPlace | None) -> Non
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows of one table version in log order (docs/reference/types.md has the columns).
-    `meta` is the table as the source declares it; None where a transform made the batch."""
-
-    batch: pa.RecordBatch
-    meta: TableMeta | None
-
-    @property
-    def schema(self) -> str:
-        """Return the database that the rows are of."""
-        return _note(self.batch, "schema")
-
-    @property
-    def table(self) -> str:
-        return _note(self.batch, "table")
-
-    @property
-    def key(self) -> list[str]:
-        """Columns of the primary key; empty if the table has none."""
-        found: list[str] = json.loads((self.batch.schema.metadata or {})[b"canal.key"])
-        return found
-
-    @property
-    def statement(self) -> str:
-        """The text of a statement that changed rows that the log does not have; else empty."""
-        return _note(self.batch, "sql")
-
-
-@dataclass(frozen=True)
 class Changed:
     """A DDL gave a table other columns, another name, or took its rows. `meta`: as it is now.
     `end`: the position behind the statement; `time_s`: the Unix time of its execution."""
@@ -192,7 +165,8 @@ class Changes:
     """A run of entries of one decoded chunk, in log order.
 
     `steps` shows them as Arrow batches and DDL; a target that renders bytes itself reads the
-    entries [part.first, part.last) of `chunk`.
+    entries [part.first, part.last) of `chunk`. `in_doubt`: the transactions of the message that
+    have not just been committed; None: every row is shown where it is in the log.
     """
 
     message: Message
@@ -200,6 +174,7 @@ class Changes:
     chunk: DecodedChunk
     transform: Transform | None = None
     aside: frozenset[tuple[str, str]] = frozenset()
+    in_doubt: InDoubt | None = None
 
     def __len__(self) -> int:
         return max(self.part.last - self.part.first, 0)
@@ -257,26 +232,71 @@ class Changes:
         """Batches of rows as `Message.batches` has them, transformed; and those of statements of
         which the log has the text alone. (What else happens to whole tables is in
         `schema_changes`.)"""
-        return [batch for batch in self._shown if _table_of(batch) not in self.aside]
+        return [rows.batch for rows in self._rows if table_of(rows.batch) not in self.aside]
 
     @property
     def batches_aside(self) -> list[pa.RecordBatch]:
         """Batches of the tables that are set aside."""
-        return [batch for batch in self._shown if _table_of(batch) in self.aside]
+        return [rows.batch for rows in self._rows if table_of(rows.batch) in self.aside]
 
     @cached_property
-    def _shown(self) -> list[pa.RecordBatch]:
-        found = []
+    def _rows(self) -> list[Rows]:
+        """Rows that are to be written now; first those that an XA COMMIT lets count."""
+        metas = {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
+        found = [rows for end in self._ends if end.is_committed for rows in self._released(end)]
         for batch in self._view.batches:
             if is_of_table(batch):
                 if batch["event_type"][0].as_py() == STATEMENT:
-                    found.append(batch)
+                    found.append(Rows(batch, metas.get(table_of(batch))))
                 continue
-            shown = batch if self.transform is None else self.transform(batch)
-            if shown is not None and shown.num_rows:
-                notes = {**(batch.schema.metadata or {}), **(shown.schema.metadata or {})}
-                found.append(shown.replace_schema_metadata(notes))
+            counted = batch if self.in_doubt is None else self.in_doubt.counted(batch)
+            found.extend(self._transformed(counted, metas))
         return found
+
+    def _transformed(
+        self, batch: pa.RecordBatch, metas: Mapping[tuple[str, str], TableMeta]
+    ) -> Iterator[Rows]:
+        if not batch.num_rows:
+            return
+        shown = batch if self.transform is None else self.transform(batch)
+        if shown is not None and shown.num_rows:
+            notes = {**(batch.schema.metadata or {}), **(shown.schema.metadata or {})}
+            shown = shown.replace_schema_metadata(notes)
+            yield Rows(shown, metas.get(table_of(shown)))
+
+    # --- transactions in doubt -------------------------------------------------------------------
+
+    @cached_property
+    def _ends(self) -> list[XaEnd]:
+        return [] if self.in_doubt is None else self.in_doubt.ends_in(self.part, self.chunk)
+
+    @property
+    def ends_prepared(self) -> bool:
+        """Return whether the first entry ends an XA transaction whose rows are kept."""
+        first = int(self.chunk.events["position"][self.part.first])
+        return any(end.position == first for end in self._ends)
+
+    def _released(self, end: XaEnd) -> list[Rows]:
+        if self.in_doubt is None or self.in_doubt.kept is None:
+            return []
+        place = self.message.timeline, self.chunk.layout.journal_name, end.position
+        return moved(self.in_doubt.kept.rows(end.xa_id), *place)
+
+    def keep_prepared(self) -> None:
+        """Have the target keep rows of XA transactions that are prepared here, and drop those
+        that end here. Raises SinkError."""
+        if self.in_doubt is None or self.in_doubt.kept is None:
+            return
+        for end in self._ends:
+            self.in_doubt.kept.end(end.xa_id)
+        if not self.in_doubt.prepared:
+            return
+        metas = {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
+        for batch in self._view.batches:
+            if not is_of_table(batch):
+                for name, waiting in self.in_doubt.waiting(batch):
+                    for rows in self._transformed(waiting, metas):
+                        self.in_doubt.kept.keep(self.in_doubt.prepared[name], name, rows)
 
     @property
     def begins_with_ddl(self) -> bool:
@@ -284,9 +304,11 @@ class Changes:
         first = int(self.chunk.events["position"][self.part.first])
         return any(change.position == first for change in self.schema_changes)
 
-    def split_at_ddl(self) -> list[Changes]:
-        """Return the same entries in pieces, each DDL that changes a table at the start of one."""
+    def pieces(self) -> list[Changes]:
+        """Return the same entries in pieces: each DDL that changes a table, and each end of an XA
+        transaction whose rows were kept, is at the start of one."""
         places = {change.position for change in self.schema_changes}
+        places |= {end.position for end in self._ends}
         if not places:
             return [self]
         first, last = self.part.first, self.part.last
@@ -317,17 +339,13 @@ class Changes:
 
     def steps(self) -> Iterator[Rows | Changed]:
         """Yield rows and DDL as they follow each other in the log."""
-        metas = {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
         layout, positions = self.chunk.layout, self.chunk.events["position"]
         news = {(c.position, c.schema, c.table): c.meta for c in layout.changes}
         if layout.props:  # a snapshot's TRUNCATE tells the columns that its rows will have
             for entry, _, effect in layout.table_events:
                 if effect.kind == TRUNCATE:
                     news[int(positions[entry]), effect.schema, effect.table] = effect.meta
-        batches = [
-            Rows(batch, metas.get((_note(batch, "schema"), _note(batch, "table"))))
-            for batch in self.batches
-        ]
+        batches = [rows for rows in self._rows if table_of(rows.batch) not in self.aside]
         low = -1
         for change in self.schema_changes:
             yield from _within(batches, low, change.position)
@@ -338,14 +356,6 @@ class Changes:
             yield Changed(change, meta, end, int(event["timestamp"]))
             low = change.position
         yield from _within(batches, low, None)
-
-
-def _table_of(batch: pa.RecordBatch) -> tuple[str, str]:
-    return _note(batch, "schema"), _note(batch, "table")
-
-
-def _note(batch: pa.RecordBatch, name: str) -> str:
-    return str((batch.schema.metadata or {}).get(f"canal.{name}".encode(), b"").decode())
 
 
 def _within(batches: list[Rows], low: int, high: int | None) -> Iterator[Rows]:

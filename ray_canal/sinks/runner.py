@@ -25,6 +25,7 @@ from ray_canal.client.message import Message
 from ray_canal.config import SinkConfig
 from ray_canal.errors import CanalError
 from ray_canal.sinks.dead_letters import DeadLetterFile, TablesAside
+from ray_canal.sinks.in_doubt import InDoubt, in_doubt
 from ray_canal.sinks.port import (
     Changes,
     Cursor,
@@ -203,14 +204,17 @@ class Runner:
         also if another deployment writes there."""
         refuse_later_timeline(message.timeline, place)
         run: list[Changes] = []
+        doubts = self._in_doubt(message)
         for part, chunk in message.chunks_by_part():
-            whole = Changes(message, part, chunk, self._transform, self._tables_aside)
+            whole = Changes(
+                message, part, chunk, self._transform, self._tables_aside, in_doubt=doubts
+            )
             changes = whole.after(place)
             self.status.skipped_entries += len(whole) - len(changes)
             if not len(changes):
                 continue
-            for number, piece in enumerate(changes.split_at_ddl()):
-                if run and (number or piece.begins_with_ddl):
+            for piece in changes.pieces():
+                if run and (piece.begins_with_ddl or piece.ends_prepared):
                     place = self._write(run)
                     run = []
                 run.append(piece)
@@ -218,6 +222,12 @@ class Runner:
             place = self._write(run)
         self._failing_since, self.status.error = None, ""
         return place
+
+    def _in_doubt(self, message: Message) -> InDoubt | None:
+        """Return the transactions whose rows may not count, for a target that shows tables."""
+        if not self._config.whole_transactions or not hasattr(self._sink, "prepared"):
+            return None
+        return in_doubt(message, self._sink.prepared)
 
     @property
     def _tables_aside(self) -> frozenset[tuple[str, str]]:
@@ -232,6 +242,7 @@ class Runner:
         try:
             for changes in run:
                 self._sink.write(changes)
+                changes.keep_prepared()
             if not told:
                 self._tell_aside(run)
                 told = True
@@ -245,6 +256,7 @@ class Runner:
             halves = _halves(run)
             if not halves:
                 self._set_aside(run[0], error)
+                run[0].keep_prepared()
                 self._commit(upto)
             for half in halves:
                 self._write(half, told)

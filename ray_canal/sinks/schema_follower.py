@@ -18,8 +18,9 @@ from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec, column_specs
 from ray_canal.sinks.filled import filled, kept_key, refuse_held_key, refuse_untold_key
 from ray_canal.sinks.left_out import is_left_out, is_of_sequence, refuse_changes
-from ray_canal.sinks.port import READ_AGAIN, Changed, Rows, SinkError, advising, naming
+from ray_canal.sinks.port import READ_AGAIN, Changed, SinkError, advising, naming
 from ray_canal.sinks.rounding import refuse_rounding, tell_rounding
+from ray_canal.sinks.rows import Rows
 from ray_canal.sinks.table_moves import Moves, Name, moves_of
 
 logger = logging.getLogger(__name__)

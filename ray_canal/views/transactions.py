@@ -11,7 +11,7 @@ from ray_canal.binlog.chunk import EVENT_ONE_PHASE, EVENT_ROLLED_BACK, DecodedCh
 from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.render import transactions as t
 from ray_canal.model.arrays import Bools, Int64s, Records
-from ray_canal.model.canal_types import END
+from ray_canal.model.canal_types import END, XACOMMIT, XAROLLBACK
 from ray_canal.model.log_context import LogContext
 from ray_canal.views.envelope import (
     ChunkTransactions,
@@ -24,7 +24,6 @@ from ray_canal.views.envelope import (
 COMMITTED, ROLLED_BACK, PREPARED = "committed", "rolled_back", "prepared"
 COMMIT_PREPARED, ROLLBACK_PREPARED = "commit_prepared", "rollback_prepared"
 _OUTCOMES = [COMMITTED, ROLLED_BACK, PREPARED, COMMIT_PREPARED, ROLLBACK_PREPARED]
-_XA_COMMIT, _XA_ROLLBACK = 13, 14  # Canal's EventType
 _XA_WORDS = {PREPARED: "XA END ", COMMIT_PREPARED: "XA COMMIT ", ROLLBACK_PREPARED: "XA ROLLBACK "}
 
 _INSTANT = pa.timestamp("us", "UTC")
@@ -165,8 +164,8 @@ def _outcomes(closers: Records) -> npt.NDArray[np.int8]:
     found[ends & (flags & EVENT_ROLLED_BACK > 0)] = _OUTCOMES.index(ROLLED_BACK)
     prepares = ends & (closers["present"] >= 0) & (flags & EVENT_ONE_PHASE == 0)
     found[prepares] = _OUTCOMES.index(PREPARED)
-    found[~ends & (closers["event_type"] == _XA_COMMIT)] = _OUTCOMES.index(COMMIT_PREPARED)
-    found[~ends & (closers["event_type"] == _XA_ROLLBACK)] = _OUTCOMES.index(ROLLBACK_PREPARED)
+    found[~ends & (closers["event_type"] == XACOMMIT)] = _OUTCOMES.index(COMMIT_PREPARED)
+    found[~ends & (closers["event_type"] == XAROLLBACK)] = _OUTCOMES.index(ROLLBACK_PREPARED)
     return found
 
 

@@ -83,14 +83,18 @@ class Shop:
         return dict(rows)
 
 
-@pytest.fixture
-def shop(mysql97: Server, postgres: PostgresServer, tmp_path: Path) -> Iterator[Shop]:
-    shop = Shop(mysql97, postgres, tmp_path)
+def shop_of(server: Server, postgres: PostgresServer, folder: Path) -> Iterator[Shop]:
+    shop = Shop(server, postgres, folder)
     yield shop
-    mysql97.execute(f"DROP DATABASE {shop.source}")
+    server.execute(f"DROP DATABASE {shop.source}")
     postgres.execute(
         *(f"DROP SCHEMA IF EXISTS {each} CASCADE" for each in (shop.copy, shop.cursors))
     )
+
+
+@pytest.fixture
+def shop(mysql97: Server, postgres: PostgresServer, tmp_path: Path) -> Iterator[Shop]:
+    yield from shop_of(mysql97, postgres, tmp_path)
 
 
 ALL_TYPES = """

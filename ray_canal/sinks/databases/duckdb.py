@@ -65,13 +65,8 @@ class DuckDatabase(TransactionalDatabase):
 
     # --- the cursor ------------------------------------------------------------------------------
 
-    @property
-    def _cursors(self) -> str:
-        return f"{self._catalog}.{_quoted(self._cursor_database)}.canal_cursor"
-
-    @property
-    def _sources(self) -> str:
-        return f"{self._catalog}.{_quoted(self._cursor_database)}.canal_table"
+    def _own(self, table: str) -> str:
+        return f"{self._catalog}.{_quoted(self._cursor_database)}.{table}"
 
     def _named(self, name: TableName) -> str:
         return f"{self._catalog}.{_quoted(name.database)}.{_quoted(name.table)}"

@@ -19,11 +19,13 @@ from ray_canal.config import MirrorConfig
 from ray_canal.config.sink import MirrorOrder
 from ray_canal.sinks.databases.checks import check_mirror
 from ray_canal.sinks.databases.port import OTHERS, Database
+from ray_canal.sinks.databases.prepared_table import PreparedTable
 from ray_canal.sinks.databases.renames import DatabaseFollower
 from ray_canal.sinks.databases.sender import Sender, TableWrite
 from ray_canal.sinks.key_shares import shared_out
 from ray_canal.sinks.net_change import as_in_target, image, net_change, of_one_schema, plain
-from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, SinkError, naming
+from ray_canal.sinks.rows import Rows
 from ray_canal.sinks.schema_follower import TableName
 from ray_canal.sinks.target_checks import SourceTable
 from ray_canal.source.setting_checks import CheckResult
@@ -87,6 +89,7 @@ class Mirror:
         self._first = Sender(sink, destination, self._database)
         self._senders = [self._first]
         self._order = config.order
+        self.prepared = PreparedTable(sink, self._first, config.cursor_database)
         begin = self._first.begin_ddl
         self._follower = DatabaseFollower(config, self._database, begin, sink, destination)
         self._runs: dict[tuple[Sender, ...], list[_Run]] = {}  # by who writes them
@@ -97,6 +100,7 @@ class Mirror:
         self._forget()
         self._first.open()
         self._arrange()
+        self.prepared.open()
         return self._reached
 
     @property
@@ -137,6 +141,7 @@ class Mirror:
     def _forget(self) -> None:
         self._runs.clear()
         self._splits.clear()
+        self.prepared.abort()
         self._follower.forget()
         for sender in self._senders:
             sender.forget()
@@ -188,6 +193,7 @@ class Mirror:
         if self._pool is None:
             self._stage_all(changes, (self._first,))
             return
+        self._release(changes)
         ahead, late = self._late()
         if ahead is not None and late:
             rest = changes.after(ahead)
@@ -201,6 +207,23 @@ class Mirror:
             self._commit_late(late, ahead)
             changes = rest
         self._stage_all(changes, tuple(self._senders))
+
+    def _release(self, changes: Changes) -> None:
+        """Let the first sender write what an XA COMMIT lets count, and remove it from what is kept,
+        before others come there; unless one has come there already."""
+        first, (ahead, _) = changes.part.first, self._late()
+        entry = changes.between(first, first + 1)
+        if not entry.ends_prepared or (ahead is not None and not ahead.is_before(entry.cursor)):
+            return
+        alone = (self._first,)
+        self._stage_all(entry, alone)
+        entry.keep_prepared()
+        writes = []
+        for run in self._runs.pop(alone, ()):
+            with naming(*run.source):
+                writes.append(run.write())
+        self._first.commit([*writes, *self.prepared.write()], entry.cursor)
+        self.prepared.committed()
 
     def _late(self) -> tuple[Cursor | None, list[Sender]]:
         """Return the place of the sender that has come farthest, and those that are behind it."""
@@ -227,6 +250,8 @@ class Mirror:
                         writes.append(write)
                     elif self._order == "key" and write.key:
                         writes.append(self._by_key(write)[self._senders.index(sender)])
+            if sender is self._first:
+                writes += self.prepared.write()
             if sender.place is None or sender.place.is_before(upto):
                 sender.commit([write for write in writes if len(write)], upto)
 
@@ -265,8 +290,11 @@ class Mirror:
                 for sender, mine in zip(self._senders, self._shared_out(write), strict=True):
                     if len(mine):
                         shares[sender].append(mine)
-        if self._pool is None:
+        shares[self._first] += (kept := self.prepared.write())
+        if self._pool is None or kept:  # no other one may come behind rows that are not kept yet
             self._first.commit(shares[self._first], upto)
+            self.prepared.committed()
+        if self._pool is None:
             return
         behind = [s for s in self._senders if s.place is None or s.place.is_before(upto)]
         done = [self._pool.submit(sender.commit, shares[sender], upto) for sender in behind]

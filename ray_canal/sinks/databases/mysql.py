@@ -126,14 +126,6 @@ class MySqlDatabase(SqlDatabase):
 
     # --- the cursor ------------------------------------------------------------------------------
 
-    @property
-    def _cursors(self) -> str:
-        return self._own("canal_cursor")
-
-    @property
-    def _sources(self) -> str:
-        return self._own("canal_table")
-
     def take_over(self, sink: str) -> tuple[int, str]:
         self._sink, database = sink, _quoted(self._cursor_database)
         if not self._has_own("canal_table"):

@@ -56,6 +56,12 @@ class Database(TargetTables, Protocol):
         """Return the place in a sink's row, shutting out nobody; "": there is none."""
         ...
 
+    def own_rows(
+        self, table: str, columns: Sequence[str], which: Mapping[str, str]
+    ) -> Sequence[tuple[Any, ...]]:
+        """Return columns of the rows of a table next to the cursors that have these values."""
+        ...
+
     def keep(self, row: str, text: str) -> None:
         """Have a text for a place in a row of the table of cursors, which is made for it."""
         ...
@@ -130,15 +136,24 @@ class SqlDatabase:
         self.destination = ""
         self._folds_case = False  # names that differ in the case of letters alone are one
 
-    @property
-    def _cursors(self) -> str:
-        """The full name of `canal_cursor`."""
+    def _own(self, table: str) -> str:
+        """The full name of a table next to the cursors."""
         raise NotImplementedError
 
     @property
+    def _cursors(self) -> str:
+        return self._own("canal_cursor")
+
+    @property
     def _sources(self) -> str:
-        """The full name of `canal_table`."""
-        raise NotImplementedError
+        return self._own("canal_table")
+
+    def own_rows(
+        self, table: str, columns: Sequence[str], which: Mapping[str, str]
+    ) -> Sequence[tuple[Any, ...]]:
+        where = " AND ".join(f"{column} = {self._PARAMETER}" for column in which)
+        select = f"SELECT {', '.join(columns)} FROM {self._own(table)} WHERE {where}"
+        return self._run(select, *which.values())
 
     def place_of(self, sink: str) -> str:
         try:

@@ -90,13 +90,8 @@ class PostgresDatabase(TransactionalDatabase):
 
     # --- the cursor ------------------------------------------------------------------------------
 
-    @property
-    def _cursors(self) -> str:
-        return f"{_quoted(self._cursor_database)}.canal_cursor"
-
-    @property
-    def _sources(self) -> str:
-        return f"{_quoted(self._cursor_database)}.canal_table"
+    def _own(self, table: str) -> str:
+        return f"{_quoted(self._cursor_database)}.{table}"
 
     def take_over(self, sink: str) -> tuple[int, str]:
         self._sink = sink

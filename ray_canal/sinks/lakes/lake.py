@@ -29,11 +29,11 @@ from ray_canal.sinks.port import (
     Changes,
     Cursor,
     Guarantee,
-    Rows,
     SinkError,
     naming,
     refuse_later_timeline,
 )
+from ray_canal.sinks.rows import Rows
 from ray_canal.sinks.schema_follower import SchemaFollower, TableName, TargetTables
 from ray_canal.sinks.table_moves import in_order
 from ray_canal.sinks.target_checks import SourceTable, path_check, tables_check

@@ -14,7 +14,8 @@ from ray_canal.model.table_event import ERASE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.create_table import parse_tables
 from ray_canal.sinks.left_out import is_left_out, is_of_sequence, refuse_changes
-from ray_canal.sinks.port import Changed, Rows, SinkError
+from ray_canal.sinks.port import Changed, SinkError
+from ray_canal.sinks.rows import Rows
 from ray_canal.views.arrow import arrow_schema
 
 (SEQUENCE, KEYLESS) = parse_tables(

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 import pytest
 
 from ray_canal.demo import binlog_files
-from ray_canal.sinks.port import Changes, Cursor, Guarantee, Rows, SinkError, naming
+from ray_canal.sinks.port import Changes, Cursor, Guarantee, SinkError, naming
+from ray_canal.sinks.rows import Rows
 from ray_canal.sinks.runner import Runner
 from tests.golden import GOLDEN
 from tests.in_process_sink import destination, runner_of, running, sink_config, until

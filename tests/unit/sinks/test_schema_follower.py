@@ -23,7 +23,8 @@ from ray_canal.sinks.databases.mysql_types import canonical_type, has_no_empty_l
 from ray_canal.sinks.databases.renames import DatabaseFollower
 from ray_canal.sinks.lakes.lake import LakeFollower
 from ray_canal.sinks.open import lake_of, make_sink
-from ray_canal.sinks.port import Changed, Rows, SinkError
+from ray_canal.sinks.port import Changed, SinkError
+from ray_canal.sinks.rows import Rows
 from ray_canal.sinks.schema_follower import TableName
 from ray_canal.views.arrow import arrow_schema
 from ray_canal.views.row_places import RowPlace

@@ -19,7 +19,8 @@ from ray_canal.demo import binlog_files, expected
 from ray_canal.demo.truth import digest
 from ray_canal.sinks.lakes.lake import LakeMirror, LakeSink
 from ray_canal.sinks.open import make_sink
-from ray_canal.sinks.port import Rows, SinkError
+from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.rows import Rows
 from ray_canal.sinks.runner import Runner
 from tests.in_process_sink import destination, runner_of, sink_config
 from tests.sink_runs import killed

@@ -17,7 +17,8 @@ from ray_canal.sinks.lakes.delta import DeltaFile
 from ray_canal.sinks.lakes.delta_lake import DeltaLake
 from ray_canal.sinks.lakes.lake import LakeMirror
 from ray_canal.sinks.open import make_sink
-from ray_canal.sinks.port import Changed, Rows, SinkError
+from ray_canal.sinks.port import Changed, SinkError
+from ray_canal.sinks.rows import Rows
 from ray_canal.sinks.schema_follower import TableName
 from ray_canal.views.envelope import ENVELOPE
 from tests.in_process_sink import sink_config

@@ -1,0 +1,173 @@
+"""Transactions whose rows the log has before it tells whether they count.
+
+A server writes an XA transaction's rows when it is prepared, and XA COMMIT or XA ROLLBACK behind
+it, perhaps days later (MySQL manual, "XA Transactions"). Until then they are in no SELECT, so a
+target keeps them apart, and gets them at XA COMMIT. Nothing else changes these rows in between:
+they are locked. Other transactions end with a ROLLBACK; their rows never come to the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ray_canal.binlog.chunk import EVENT_ONE_PHASE, EVENT_ROLLED_BACK, DecodedChunk
+from ray_canal.client.message import Message
+from ray_canal.model.canal_types import END, XACOMMIT, XAROLLBACK
+from ray_canal.model.message import MessagePart
+from ray_canal.sinks.rows import Rows
+from ray_canal.views.transactions import (
+    COMMIT_PREPARED,
+    COMMITTED,
+    PREPARED,
+    ROLLBACK_PREPARED,
+    ROLLED_BACK,
+)
+
+
+class PreparedRows(Protocol):
+    """Port of what a target keeps: rows of transactions that are prepared, by their XA ids. What is
+    kept or ended counts from the target's next commit on."""
+
+    def has(self, xa_id: str) -> bool: ...
+    def keep(self, xa_id: str, transaction: str, rows: Rows) -> None:
+        """Keep rows of a transaction; other ones of this XA id are of one that has ended."""
+        ...
+
+    def rows(self, xa_id: str) -> Sequence[Rows]:
+        """Return what is kept, in log order. Raises SinkError."""
+        ...
+
+    def end(self, xa_id: str) -> None:
+        """Drop what is kept."""
+        ...
+
+
+class XaEnd(NamedTuple):
+    """An entry that ends a transaction whose rows are kept. `position`: of the entry."""
+
+    xa_id: str
+    is_committed: bool
+    position: int
+
+
+@dataclass(frozen=True)
+class InDoubt:
+    """The transactions of a message that have not just been committed.
+
+    `undone`: the names of those whose rows do not count. `prepared`: by name, the XA ids of those
+    whose rows are to be kept. `ends`: by (binlog file, offset behind the entry), the XA ids of
+    those whose rows `kept` has or gets, and whether they count now.
+    """
+
+    undone: frozenset[str]
+    prepared: Mapping[str, str]
+    ends: Mapping[tuple[str, int], tuple[str, bool]]
+    kept: PreparedRows | None
+
+    def counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that are written where they are in the log."""
+        names = pa.array([*self.undone, *self.prepared], pa.string())
+        if not len(names):
+            return batch
+        return batch.filter(pc.invert(pc.is_in(_names_of(batch), value_set=names)))
+
+    def waiting(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the rows that are to be kept, by the names of their transactions."""
+        if self.prepared:
+            names = _names_of(batch)
+            for name in self.prepared:
+                found = batch.filter(pc.equal(names, name))
+                if found.num_rows:
+                    yield name, found
+
+    def ends_in(self, part: MessagePart, chunk: DecodedChunk) -> list[XaEnd]:
+        """Return which of the entries [part.first, part.last) of a chunk are such ends."""
+        events, first, last = chunk.events, part.first, part.last
+        behind = events["position"][first:last] + events["length"][first:last].astype(np.int64)
+        found = []
+        for (journal_name, end), (xa_id, is_committed) in self.ends.items():
+            at = first + int(np.searchsorted(behind, end, "right")) - 1
+            is_here = journal_name == chunk.layout.journal_name and at >= first
+            if is_here and behind[at - first] == end:
+                found.append(XaEnd(xa_id, is_committed, int(events["position"][at])))
+        return sorted(found, key=lambda each: each.position)
+
+
+def in_doubt(message: Message, kept: PreparedRows | None) -> InDoubt | None:
+    """Return the transactions of a message that have not just been committed; None: all have.
+    `kept`: None: the target keeps no rows, and gets those of an XA transaction as it is prepared.
+
+    One that is prepared and committed in one message is written as any other, unless the target
+    has kept rows of its XA id: the message may have come before, and ended earlier.
+    """
+    if not any(_has_any(part, chunk) for part, chunk in message.chunks_by_part()):
+        return None
+    told = message.transactions
+    undone: set[str] = set()
+    prepared: dict[str, str] = {}
+    open_here: dict[str, str] = {}
+    ends: dict[tuple[str, int], tuple[str, bool]] = {}
+    for row in told.filter(pc.not_equal(told.column("outcome"), COMMITTED)).to_pylist():
+        outcome, name, xa_id = row["outcome"], row["transaction"], row["xa_id"] or ""
+        if outcome == ROLLED_BACK:
+            undone.add(name)
+        elif kept is None:
+            continue
+        elif outcome == PREPARED and row["rows"]:
+            open_here[xa_id] = name
+            if kept.has(xa_id):
+                prepared[name] = xa_id
+        elif kept.has(xa_id):
+            ends[row["journal_name"], row["end"]] = xa_id, outcome == COMMIT_PREPARED
+            open_here.pop(xa_id, None)
+        elif outcome == ROLLBACK_PREPARED and xa_id in open_here:
+            undone.add(open_here.pop(xa_id))
+        else:
+            open_here.pop(xa_id, None)
+    prepared |= {name: xa_id for xa_id, name in open_here.items()}
+    return InDoubt(frozenset(undone), prepared, ends, kept)
+
+
+def _has_any(part: MessagePart, chunk: DecodedChunk) -> bool:
+    """Return whether a transaction that ends in a part has not just been committed."""
+    events = chunk.events[part.first : part.last]
+    ends, flags = events["kind"] == END, events["flags"]
+    prepares = ends & (events["present"] >= 0) & (flags & EVENT_ONE_PHASE == 0)
+    undone = ends & (flags & EVENT_ROLLED_BACK > 0)
+    xa_ends = ~ends & np.isin(events["event_type"], (XACOMMIT, XAROLLBACK))
+    return bool((prepares | undone | xa_ends).any())
+
+
+def _names_of(batch: pa.RecordBatch) -> pa.Array:
+    return batch.column("transaction").cast(pa.string())
+
+
+def moved(rows: Sequence[Rows], timeline: int, journal_name: str, position: int) -> list[Rows]:
+    """Return rows with the ids that they have where XA COMMIT is: its place, and numbers from 0
+    on."""
+    found, number = [], 0
+    for each in rows:
+        batch, count = each.batch, each.batch.num_rows
+        news = {
+            "timeline": [timeline] * count,
+            "journal_name": [journal_name] * count,
+            "position": [position] * count,
+            "row": range(number, number + count),
+        }
+        for name, values in news.items():
+            at = batch.schema.get_field_index(name)  # a transform may have left it out
+            if at >= 0:
+                field = batch.schema.field(at)
+                plain = pa.array(values)
+                is_coded = pa.types.is_dictionary(field.type)
+                column = plain.dictionary_encode() if is_coded else plain
+                batch = batch.set_column(at, field, column.cast(field.type))
+        found.append(Rows(batch, each.meta))
+        number += count
+    return found

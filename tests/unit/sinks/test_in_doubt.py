@@ -1,0 +1,153 @@
+"""Transactions that may not count, of logs of real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_canal.client.message import Message
+from ray_canal.model.message import MessageHead, MessagePart
+from ray_canal.offline import decode_chunks
+from ray_canal.sinks.in_doubt import InDoubt, in_doubt, moved
+from ray_canal.sinks.port import Changes
+from ray_canal.sinks.rows import Rows
+from tests.golden import GOLDEN
+
+XA = "mysql97/mysql_xa"
+
+
+class Kept:
+    """What a target keeps, in memory."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, list[Rows]] = {}
+
+    def has(self, xa_id: str) -> bool:
+        return xa_id in self.by_id
+
+    def keep(self, xa_id: str, transaction: str, rows: Rows) -> None:
+        self.by_id.setdefault(xa_id, []).append(rows)
+
+    def rows(self, xa_id: str) -> Sequence[Rows]:
+        return self.by_id.get(xa_id, [])
+
+    def end(self, xa_id: str) -> None:
+        self.by_id.pop(xa_id, None)
+
+
+def message_of(name: str, first: int = 0, last: int | None = None) -> Message:
+    """Entries of the last chunk of a file, which has all behind its DDL."""
+    *_, (_, chunk) = decode_chunks([GOLDEN / f"{name}.binlog"])
+    part = MessagePart(chunk, first, len(chunk.events) if last is None else last, None)
+    return Message(MessageHead(1, 1, (part,)), lambda payloads: payloads)
+
+
+def shown(message: Message, doubts: InDoubt | None) -> list[Changes]:
+    """Write a message as the runner does; return its pieces."""
+    ((part, chunk),) = message.chunks_by_part()
+    pieces = Changes(message, part, chunk, in_doubt=doubts).pieces()
+    for piece in pieces:
+        _ = piece.batches
+        piece.keep_prepared()
+    return pieces
+
+
+def count(pieces: Sequence[Changes]) -> int:
+    return sum(batch.num_rows for piece in pieces for batch in piece.batches)
+
+
+def prepares() -> list[tuple[str, str, int]]:
+    """(outcome, XA id, entries up to its end) of the file's transactions, but those committed at
+    once."""
+    message = message_of(XA)
+    ((_, chunk),) = message.chunks_by_part()
+    behind = (chunk.events["position"] + chunk.events["length"]).tolist()
+    return [
+        (one["outcome"], one["xa_id"], len(behind) - behind[::-1].index(one["end"]))
+        for one in message.transactions.to_pylist()
+        if one["outcome"] != "committed"
+    ]
+
+
+def test_what_is_rolled_back_in_the_same_message_is_not_shown() -> None:
+    """And what is prepared and committed in it is no exception."""
+    message, kept = message_of(XA), Kept()
+    told = {one["outcome"] for one in message.transactions.to_pylist()}
+    assert {"prepared", "commit_prepared", "rollback_prepared"} <= told
+    doubts = in_doubt(message, kept)
+    assert doubts is not None
+    assert not doubts.prepared
+    undone = [
+        one["rows"] for one in message.transactions.to_pylist()
+        if one["transaction"] in doubts.undone
+    ]  # fmt: skip
+    assert sum(undone) > 0
+    whole = sum(batch.num_rows for batch in message.batches)
+    assert count(shown(message, doubts)) == whole - sum(undone)
+    assert not kept.by_id
+    kept_none = in_doubt(message, None)  # a target that keeps none gets them as they come
+    assert count(shown(message, kept_none)) == whole
+
+
+def test_what_is_prepared_is_kept_until_its_end_comes() -> None:
+    found = prepares()
+    xa_id, cut = next(one[1:] for one in found if one[0] == "prepared")
+    kept = Kept()
+    early = message_of(XA, 0, cut)
+    before = shown(early, in_doubt(early, kept))
+    assert list(kept.by_id) == [xa_id]
+    (rows,) = kept.rows(xa_id)
+    assert rows.meta is not None
+    assert rows.batch.num_rows > 0
+    whole = sum(batch.num_rows for batch in early.batches)
+    assert count(before) == whole - rows.batch.num_rows
+
+    late = message_of(XA, cut)
+    doubts = in_doubt(late, kept)
+    assert doubts is not None
+    ((_, (ended, is_committed)), *_) = doubts.ends.items()
+    assert ended == xa_id
+    ((part, chunk),) = late.chunks_by_part()
+    pieces = Changes(late, part, chunk, in_doubt=doubts).pieces()
+    (ending,) = [piece for piece in pieces if piece.ends_prepared]
+    if is_committed:
+        released = ending.batches[0]
+        place = int(chunk.events["position"][ending.part.first])
+        assert released["position"].to_pylist() == [place] * rows.batch.num_rows
+        assert released["row"].to_pylist() == list(range(rows.batch.num_rows))
+        assert released["after"] == rows.batch["after"]
+    ending.keep_prepared()
+    assert not kept.by_id
+
+
+def test_a_message_that_comes_again_keeps_what_was_kept() -> None:
+    """It is cut elsewhere now, so that the end is in it: the rows are not written twice."""
+    xa_id, cut = next(one[1:] for one in prepares() if one[0] == "prepared")
+    kept, message = Kept(), message_of(XA)
+    early = message_of(XA, 0, cut)
+    shown(early, in_doubt(early, kept))
+    held = kept.rows(xa_id)[0].batch.num_rows
+    doubts = in_doubt(message, kept)
+    assert doubts is not None
+    assert xa_id in doubts.prepared.values()
+    alone = in_doubt(message, Kept())
+    ((part, chunk),) = message.chunks_by_part()
+    rest, plain = (
+        Changes(message, part, chunk, in_doubt=each).between(cut, part.last).pieces()
+        for each in (doubts, alone)
+    )
+    is_committed = dict(doubts.ends.values())[xa_id]
+    assert count(rest) - count(plain) == (held if is_committed else 0)
+
+
+def test_a_log_without_any_is_not_looked_at() -> None:
+    """MySQL 5.6 logs an XA transaction when it is committed."""
+    assert in_doubt(message_of("mysql56/mysql56_xa"), Kept()) is None
+
+
+def test_rows_without_an_id_are_moved_as_they_are() -> None:
+    message = message_of(XA)
+    batch = message.batches[0].drop_columns(["row", "position"])
+    (found,) = moved([Rows(batch, None)], 3, "bin.000009", 4711)
+    assert found.batch["timeline"].to_pylist() == [3] * batch.num_rows
+    assert set(found.batch["journal_name"].to_pylist()) == {"bin.000009"}
+    assert found.batch.schema == batch.schema
