@@ -22,6 +22,7 @@ from ray_canal.config.sink import LakeConfig, TablePolicy
 from ray_canal.model.position import journal_key
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec, column_specs
+from ray_canal.sinks.in_doubt import PreparedRows
 from ray_canal.sinks.lakes.renames import Renames
 from ray_canal.sinks.net_change import as_in_target, net_change
 from ray_canal.sinks.port import (
@@ -118,9 +119,10 @@ class _Run:
 
 
 class LakeSink:
-    """A sink into a lake: exactly once."""
+    """A sink into a lake: exactly once. Rows of XA transactions are written at XA PREPARE."""
 
     guarantee: Guarantee = "exactly_once"
+    prepared: PreparedRows | None = None
 
     def __init__(self, config: LakeConfig, lake: Lake, destination: str) -> None:
         self._config = config

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
 
 from ray_canal.client.message import Message
 from ray_canal.model.message import MessageHead, MessagePart
@@ -11,6 +14,7 @@ from ray_canal.sinks.in_doubt import InDoubt, in_doubt, moved
 from ray_canal.sinks.port import Changes
 from ray_canal.sinks.rows import Rows
 from tests.golden import GOLDEN
+from tests.unit.views.test_transactions import with_queries
 
 XA = "mysql97/mysql_xa"
 
@@ -34,9 +38,9 @@ class Kept:
         self.by_id.pop(xa_id, None)
 
 
-def message_of(name: str, first: int = 0, last: int | None = None) -> Message:
+def message_of(path: str | Path, first: int = 0, last: int | None = None) -> Message:
     """Entries of the last chunk of a file, which has all behind its DDL."""
-    *_, (_, chunk) = decode_chunks([GOLDEN / f"{name}.binlog"])
+    *_, (_, chunk) = decode_chunks([GOLDEN / f"{path}.binlog" if isinstance(path, str) else path])
     part = MessagePart(chunk, first, len(chunk.events) if last is None else last, None)
     return Message(MessageHead(1, 1, (part,)), lambda payloads: payloads)
 
@@ -142,6 +146,19 @@ def test_a_message_that_comes_again_keeps_what_was_kept() -> None:
 def test_a_log_without_any_is_not_looked_at() -> None:
     """MySQL 5.6 logs an XA transaction when it is committed."""
     assert in_doubt(message_of("mysql56/mysql56_xa"), Kept()) is None
+
+
+@pytest.mark.parametrize("kept", [Kept(), None])
+def test_rows_that_a_rollback_ends_do_not_count(kept: Kept | None, tmp_path: Path) -> None:
+    path = tmp_path / "bin.000001"
+    data = (GOLDEN / "mysql56" / "mysql56_xa.binlog").read_bytes()
+    path.write_bytes(with_queries(data, b"COMMIT", b"ROLLBACK"))
+    message = message_of(path)
+    told = {one["outcome"]: one["rows"] for one in message.transactions.to_pylist()}
+    assert told["rolled_back"] > 0
+    doubts = in_doubt(message, kept)
+    assert doubts is not None
+    assert count(shown(message, doubts)) == told["committed"]
 
 
 def test_rows_without_an_id_are_moved_as_they_are() -> None:

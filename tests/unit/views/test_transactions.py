@@ -99,13 +99,13 @@ def test_a_rollback_is_told(tmp_path: Path) -> None:
     path = tmp_path / "bin.000001"
     data = (GOLDEN / "mysql56" / "mysql56_xa.binlog").read_bytes()
     assert data.count(b"COMMIT") == 2
-    path.write_bytes(_with_queries(data, b"COMMIT", b"ROLLBACK"))
+    path.write_bytes(with_queries(data, b"COMMIT", b"ROLLBACK"))
     outcomes = [one["outcome"] for one in ended([path])]
     assert outcomes == ["committed", "rolled_back", "rolled_back", "committed"]
 
 
-def _with_queries(data: bytes, old: bytes, new: bytes) -> bytes:
-    """A binlog with another text in some QUERY events."""
+def with_queries(data: bytes, old: bytes, new: bytes) -> bytes:
+    """Return a binlog with another text in some QUERY events."""
     import struct
     import zlib
 
