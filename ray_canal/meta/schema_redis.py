@@ -28,10 +28,13 @@ from ray_canal.meta.schema_store import (
 from ray_canal.model.schema_record import Quarantined, QuarantinedChunk, SchemaRecord
 
 _APPEND = """
-if redis.call('hsetnx', KEYS[1], ARGV[1], ARGV[2]) == 1 then
-    redis.call('rpush', KEYS[2], ARGV[1])
+for i = 1, #ARGV, 2 do
+    if redis.call('hsetnx', KEYS[1], ARGV[i], ARGV[i + 1]) == 1 then
+        redis.call('rpush', KEYS[2], ARGV[i])
+    end
 end
 """
+_APPENDED_AT_ONCE = 500
 _FORGET = """
 redis.call('hdel', KEYS[1], ARGV[1])
 redis.call('lrem', KEYS[2], 0, ARGV[1])
@@ -71,9 +74,12 @@ class RedisSchemaStore:
         return [replace(record, body=b"") for record in self.records(destination)]
 
     def append(self, destination: str, records: Sequence[SchemaRecord]) -> None:
-        for record in records:
-            name, text = _name(*record_key(record)), _text(record, "body")
-            self._server.call("eval", _APPEND, 2, *self._keys(destination), name, text)
+        keys = self._keys(destination)
+        for first in range(0, len(records), _APPENDED_AT_ONCE):
+            named: list[str] = []
+            for record in records[first : first + _APPENDED_AT_ONCE]:
+                named += _name(*record_key(record)), _text(record, "body")
+            self._server.call("eval", _APPEND, 2, *keys, *named)
 
     def forget_before(self, destination: str, snapshot: SchemaRecord) -> None:
         self._forget(destination, lambda record: is_before(record, snapshot))
