@@ -113,6 +113,7 @@ def _seen(names: list[str]) -> dict[str, Any]:
         "nodes": canal.nodes(),
         "generations": {name: status.get(name, {}).get("generations") for name in names},
         "states": {name: status.get(name, {}).get("state") for name in names},
+        "errors": {name: each["error"] for name, each in status.items() if each.get("error")},
     }
 
 

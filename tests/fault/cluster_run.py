@@ -56,6 +56,10 @@ class Writer(threading.Thread):
                 f"create database {name}",
                 f"create table {name}.t (id int primary key, body varchar(200))",
             )
+        # Each destination would read the statements of all, one after the other.
+        self.server.execute("flush binary logs")
+        newest = self.server.execute("show binary logs")[-1][0]
+        self.server.execute(f"purge binary logs to '{newest}'")
 
     def run(self) -> None:
         while not self._over.is_set():
@@ -320,7 +324,8 @@ def cluster_run(folder: Path, count: int, nodes: int, seed: int, *, redis: bool)
     """A run over three servers; `redis`: the head's state outlives it."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(start(kind, folder / kind)) for kind in SERVERS]
+        options = {"max-connections": str(100 + 4 * count)}
+        servers = [stack.enter_context(start(kind, folder / kind, options)) for kind in SERVERS]
         cursors = stack.enter_context(start_redis(folder / "cursors"))
         state = stack.enter_context(start_redis(folder / "state")) if redis else None
         ray_nodes = RayNodes(folder, state.address if state else "")
