@@ -8,9 +8,9 @@ they are locked. Other transactions end with a ROLLBACK; their rows never come t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,24 +30,6 @@ from ray_canal.views.transactions import (
 )
 
 
-class PreparedRows(Protocol):
-    """Port of what a target keeps: rows of transactions that are prepared, by their XA ids. What is
-    kept or ended counts from the target's next commit on."""
-
-    def has(self, xa_id: str) -> bool: ...
-    def keep(self, xa_id: str, transaction: str, rows: Rows) -> None:
-        """Keep rows of a transaction; other ones of this XA id are of one that has ended."""
-        ...
-
-    def rows(self, xa_id: str) -> Sequence[Rows]:
-        """Return what is kept, in log order. Raises SinkError."""
-        ...
-
-    def end(self, xa_id: str) -> None:
-        """Drop what is kept."""
-        ...
-
-
 class XaEnd(NamedTuple):
     """An entry that ends a transaction whose rows are kept. `position`: of the entry."""
 
@@ -62,13 +44,12 @@ class InDoubt:
 
     `undone`: the names of those whose rows do not count. `prepared`: by name, the XA ids of those
     whose rows are to be kept. `ends`: by (binlog file, offset behind the entry), the XA ids of
-    those whose rows `kept` has or gets, and whether they count now.
+    those whose rows are kept by then, and whether they count now.
     """
 
     undone: frozenset[str]
     prepared: Mapping[str, str]
     ends: Mapping[tuple[str, int], tuple[str, bool]]
-    kept: PreparedRows | None
 
     def counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that are written where they are in the log."""
@@ -99,9 +80,10 @@ class InDoubt:
         return sorted(found, key=lambda each: each.position)
 
 
-def in_doubt(message: Message, kept: PreparedRows | None) -> InDoubt | None:
+def in_doubt(message: Message, has: Callable[[str], bool] | None) -> InDoubt | None:
     """Return the transactions of a message that have not just been committed; None: all have.
-    `kept`: None: the target keeps no rows, and gets those of an XA transaction as it is prepared.
+    `has`: whether the target has kept rows of an XA id; None: it keeps none, and gets those of an
+    XA transaction as it is prepared.
 
     One that is prepared and committed in one message is written as any other, unless the target
     has kept rows of its XA id: the message may have come before, and ended earlier.
@@ -117,13 +99,13 @@ def in_doubt(message: Message, kept: PreparedRows | None) -> InDoubt | None:
         outcome, name, xa_id = row["outcome"], row["transaction"], row["xa_id"] or ""
         if outcome == ROLLED_BACK:
             undone.add(name)
-        elif kept is None:
+        elif has is None:
             continue
         elif outcome == PREPARED and row["rows"]:
             open_here[xa_id] = name
-            if kept.has(xa_id):
+            if has(xa_id):
                 prepared[name] = xa_id
-        elif kept.has(xa_id):
+        elif has(xa_id):
             ends[row["journal_name"], row["end"]] = xa_id, outcome == COMMIT_PREPARED
             open_here.pop(xa_id, None)
         elif outcome == ROLLBACK_PREPARED and xa_id in open_here:
@@ -131,7 +113,7 @@ def in_doubt(message: Message, kept: PreparedRows | None) -> InDoubt | None:
         else:
             open_here.pop(xa_id, None)
     prepared |= {name: xa_id for xa_id, name in open_here.items()}
-    return InDoubt(frozenset(undone), prepared, ends, kept)
+    return InDoubt(frozenset(undone), prepared, ends)
 
 
 def _has_any(part: MessagePart, chunk: DecodedChunk) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -28,7 +28,7 @@ from ray_canal.model.table_event import STATEMENT, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.in_doubt import InDoubt, XaEnd, moved
 from ray_canal.sinks.rows import Rows, table_of
-from ray_canal.views.row_places import RowPlace
+from ray_canal.views.row_places import RowPlace, place_at
 from ray_canal.views.table_events import is_of_table
 
 Guarantee = Literal["exactly_once", "at_least_once"]
@@ -149,6 +149,30 @@ def refuse_later_timeline(timeline: int, place: Cursor | RowPlace | None) -> Non
         )
 
 
+class PreparedRows(Protocol):
+    """Port of what a target keeps: rows of transactions that are prepared, by their XA ids. What is
+    kept or ended counts from the target's next commit on."""
+
+    @property
+    def place(self) -> Cursor | None:
+        """Return the place up to which all was kept, or has ended."""
+        ...
+
+    def has(self, xa_id: str) -> bool: ...
+    def keep(self, xa_id: str, transaction: str, rows: Rows, place: RowPlace) -> None:
+        """Keep rows of a transaction, the first of which is at a place; other ones of this XA id
+        are of a transaction that has ended."""
+        ...
+
+    def rows(self, xa_id: str) -> Sequence[Rows]:
+        """Return what is kept, in log order. Raises SinkError."""
+        ...
+
+    def end(self, xa_id: str) -> None:
+        """Drop what is kept."""
+        ...
+
+
 @dataclass(frozen=True)
 class Changed:
     """A DDL gave a table other columns, another name, or took its rows. `meta`: as it is now.
@@ -166,7 +190,8 @@ class Changes:
 
     `steps` shows them as Arrow batches and DDL; a target that renders bytes itself reads the
     entries [part.first, part.last) of `chunk`. `in_doubt`: the transactions of the message that
-    have not just been committed; None: every row is shown where it is in the log.
+    have not just been committed; None: every row is shown where it is in the log. `kept`: what the
+    target keeps of them.
     """
 
     message: Message
@@ -175,6 +200,7 @@ class Changes:
     transform: Transform | None = None
     aside: frozenset[tuple[str, str]] = frozenset()
     in_doubt: InDoubt | None = None
+    kept: PreparedRows | None = None
 
     def __len__(self) -> int:
         return max(self.part.last - self.part.first, 0)
@@ -277,26 +303,28 @@ class Changes:
         return any(end.position == first for end in self._ends)
 
     def _released(self, end: XaEnd) -> list[Rows]:
-        if self.in_doubt is None or self.in_doubt.kept is None:
-            return []
         place = self.message.timeline, self.chunk.layout.journal_name, end.position
-        return moved(self.in_doubt.kept.rows(end.xa_id), *place)
+        return [] if self.kept is None else moved(self.kept.rows(end.xa_id), *place)
 
     def keep_prepared(self) -> None:
         """Have the target keep rows of XA transactions that are prepared here, and drop those
         that end here. Raises SinkError."""
-        if self.in_doubt is None or self.in_doubt.kept is None:
+        if self.in_doubt is None or self.kept is None:
             return
-        for end in self._ends:
-            self.in_doubt.kept.end(end.xa_id)
+        new = self.after(self.kept.place)
+        if not len(new):
+            return
+        for end in new._ends:
+            self.kept.end(end.xa_id)
         if not self.in_doubt.prepared:
             return
         metas = {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
-        for batch in self._view.batches:
+        for batch in new._view.batches:
             if not is_of_table(batch):
                 for name, waiting in self.in_doubt.waiting(batch):
+                    xa_id, place = self.in_doubt.prepared[name], place_at(waiting, 0)
                     for rows in self._transformed(waiting, metas):
-                        self.in_doubt.kept.keep(self.in_doubt.prepared[name], name, rows)
+                        self.kept.keep(xa_id, name, rows, place)
 
     @property
     def begins_with_ddl(self) -> bool:

@@ -29,6 +29,7 @@ from ray_canal.sinks.in_doubt import InDoubt, in_doubt
 from ray_canal.sinks.port import (
     Changes,
     Cursor,
+    PreparedRows,
     Sink,
     SinkError,
     Transform,
@@ -207,7 +208,7 @@ class Runner:
         doubts = self._in_doubt(message)
         for part, chunk in message.chunks_by_part():
             whole = Changes(
-                message, part, chunk, self._transform, self._tables_aside, in_doubt=doubts
+                message, part, chunk, self._transform, self._tables_aside, doubts, self._kept
             )
             changes = whole.after(place)
             self.status.skipped_entries += len(whole) - len(changes)
@@ -227,7 +228,12 @@ class Runner:
         """Return the transactions whose rows may not count, for a target that shows tables."""
         if not self._config.whole_transactions or not hasattr(self._sink, "prepared"):
             return None
-        return in_doubt(message, self._sink.prepared)
+        return in_doubt(message, None if self._kept is None else self._kept.has)
+
+    @property
+    def _kept(self) -> PreparedRows | None:
+        found: PreparedRows | None = getattr(self._sink, "prepared", None)
+        return found
 
     @property
     def _tables_aside(self) -> frozenset[tuple[str, str]]:

@@ -14,10 +14,10 @@ import pyarrow as pa
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.sender import Sender, TableWrite
-from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.port import Cursor, SinkError
 from ray_canal.sinks.rows import Rows
 from ray_canal.sinks.schema_follower import TableName
-from ray_canal.views.row_places import place_at
+from ray_canal.views.row_places import RowPlace
 
 _TABLE = "canal_prepared"
 _COLUMNS = pa.schema(
@@ -69,10 +69,14 @@ class PreparedTable:
                 part = _Part(bytes(part_id), str(name))
                 self._known.setdefault(str(xa_id), []).append(part)
 
+    @property
+    def place(self) -> Cursor | None:
+        return self._sender.place
+
     def has(self, xa_id: str) -> bool:
         return bool(self._staged.get(xa_id)) or (xa_id in self._known and xa_id not in self._ended)
 
-    def keep(self, xa_id: str, transaction: str, rows: Rows) -> None:
+    def keep(self, xa_id: str, transaction: str, rows: Rows, place: RowPlace) -> None:
         if not self._is_made:
             self._make()
         known = self._known.get(xa_id, ())
@@ -80,11 +84,11 @@ class PreparedTable:
         self._ended.discard(xa_id)
         staged = self._staged[xa_id]
         staged[:] = [part for part in staged if part.transaction == transaction]
-        for piece in _pieces(rows.batch):
-            place = ":".join(f"{number:020}" for number in place_at(piece, 0).key)
-            named = (self._sink, xa_id, transaction, rows.schema, rows.table, place)
+        for number, piece in enumerate(_pieces(rows.batch)):
+            text = ":".join(f"{each:020}" for each in (*place.key, number))
+            named = (self._sink, xa_id, transaction, rows.schema, rows.table, text)
             part_id = sha256(json.dumps(named).encode()).digest()
-            staged.append(_Part(part_id, transaction, place, packed(Rows(piece, rows.meta))))
+            staged.append(_Part(part_id, transaction, text, packed(Rows(piece, rows.meta))))
 
     def rows(self, xa_id: str) -> Sequence[Rows]:
         found = {}

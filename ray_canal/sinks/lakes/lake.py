@@ -22,7 +22,6 @@ from ray_canal.config.sink import LakeConfig, TablePolicy
 from ray_canal.model.position import journal_key
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec, column_specs
-from ray_canal.sinks.in_doubt import PreparedRows
 from ray_canal.sinks.lakes.renames import Renames
 from ray_canal.sinks.net_change import as_in_target, net_change
 from ray_canal.sinks.port import (
@@ -30,6 +29,7 @@ from ray_canal.sinks.port import (
     Changes,
     Cursor,
     Guarantee,
+    PreparedRows,
     SinkError,
     naming,
     refuse_later_timeline,

@@ -13,6 +13,7 @@ from ray_canal.offline import decode_chunks
 from ray_canal.sinks.in_doubt import InDoubt, in_doubt, moved
 from ray_canal.sinks.port import Changes
 from ray_canal.sinks.rows import Rows
+from ray_canal.views.row_places import RowPlace
 from tests.golden import GOLDEN
 from tests.unit.views.test_transactions import with_queries
 
@@ -25,10 +26,12 @@ class Kept:
     def __init__(self) -> None:
         self.by_id: dict[str, list[Rows]] = {}
 
+    place = None
+
     def has(self, xa_id: str) -> bool:
         return xa_id in self.by_id
 
-    def keep(self, xa_id: str, transaction: str, rows: Rows) -> None:
+    def keep(self, xa_id: str, transaction: str, rows: Rows, place: RowPlace) -> None:
         self.by_id.setdefault(xa_id, []).append(rows)
 
     def rows(self, xa_id: str) -> Sequence[Rows]:
@@ -45,10 +48,19 @@ def message_of(path: str | Path, first: int = 0, last: int | None = None) -> Mes
     return Message(MessageHead(1, 1, (part,)), lambda payloads: payloads)
 
 
-def shown(message: Message, doubts: InDoubt | None) -> list[Changes]:
-    """Write a message as the runner does; return its pieces."""
+def doubts_of(message: Message, kept: Kept | None) -> InDoubt | None:
+    return in_doubt(message, None if kept is None else kept.has)
+
+
+def changes_of(message: Message, kept: Kept | None) -> Changes:
+    """Return a message as the runner gives it to a target that keeps rows, or none."""
     ((part, chunk),) = message.chunks_by_part()
-    pieces = Changes(message, part, chunk, in_doubt=doubts).pieces()
+    return Changes(message, part, chunk, in_doubt=doubts_of(message, kept), kept=kept)
+
+
+def shown(message: Message, kept: Kept | None) -> list[Changes]:
+    """Write a message as the runner does; return its pieces."""
+    pieces = changes_of(message, kept).pieces()
     for piece in pieces:
         _ = piece.batches
         piece.keep_prepared()
@@ -77,7 +89,7 @@ def test_what_is_rolled_back_in_the_same_message_is_not_shown() -> None:
     message, kept = message_of(XA), Kept()
     told = {one["outcome"] for one in message.transactions.to_pylist()}
     assert {"prepared", "commit_prepared", "rollback_prepared"} <= told
-    doubts = in_doubt(message, kept)
+    doubts = doubts_of(message, kept)
     assert doubts is not None
     assert not doubts.prepared
     undone = [
@@ -86,10 +98,9 @@ def test_what_is_rolled_back_in_the_same_message_is_not_shown() -> None:
     ]  # fmt: skip
     assert sum(undone) > 0
     whole = sum(batch.num_rows for batch in message.batches)
-    assert count(shown(message, doubts)) == whole - sum(undone)
+    assert count(shown(message, kept)) == whole - sum(undone)
     assert not kept.by_id
-    kept_none = in_doubt(message, None)  # a target that keeps none gets them as they come
-    assert count(shown(message, kept_none)) == whole
+    assert count(shown(message, None)) == whole  # a target that keeps none gets them as they come
 
 
 def test_what_is_prepared_is_kept_until_its_end_comes() -> None:
@@ -97,7 +108,7 @@ def test_what_is_prepared_is_kept_until_its_end_comes() -> None:
     xa_id, cut = next(one[1:] for one in found if one[0] == "prepared")
     kept = Kept()
     early = message_of(XA, 0, cut)
-    before = shown(early, in_doubt(early, kept))
+    before = shown(early, kept)
     assert list(kept.by_id) == [xa_id]
     (rows,) = kept.rows(xa_id)
     assert rows.meta is not None
@@ -106,16 +117,14 @@ def test_what_is_prepared_is_kept_until_its_end_comes() -> None:
     assert count(before) == whole - rows.batch.num_rows
 
     late = message_of(XA, cut)
-    doubts = in_doubt(late, kept)
+    doubts = doubts_of(late, kept)
     assert doubts is not None
     ((_, (ended, is_committed)), *_) = doubts.ends.items()
     assert ended == xa_id
-    ((part, chunk),) = late.chunks_by_part()
-    pieces = Changes(late, part, chunk, in_doubt=doubts).pieces()
-    (ending,) = [piece for piece in pieces if piece.ends_prepared]
+    (ending,) = [piece for piece in changes_of(late, kept).pieces() if piece.ends_prepared]
     if is_committed:
         released = ending.batches[0]
-        place = int(chunk.events["position"][ending.part.first])
+        place = int(ending.chunk.events["position"][ending.part.first])
         assert released["position"].to_pylist() == [place] * rows.batch.num_rows
         assert released["row"].to_pylist() == list(range(rows.batch.num_rows))
         assert released["after"] == rows.batch["after"]
@@ -128,24 +137,20 @@ def test_a_message_that_comes_again_keeps_what_was_kept() -> None:
     xa_id, cut = next(one[1:] for one in prepares() if one[0] == "prepared")
     kept, message = Kept(), message_of(XA)
     early = message_of(XA, 0, cut)
-    shown(early, in_doubt(early, kept))
+    shown(early, kept)
     held = kept.rows(xa_id)[0].batch.num_rows
-    doubts = in_doubt(message, kept)
+    doubts = doubts_of(message, kept)
     assert doubts is not None
     assert xa_id in doubts.prepared.values()
-    alone = in_doubt(message, Kept())
-    ((part, chunk),) = message.chunks_by_part()
-    rest, plain = (
-        Changes(message, part, chunk, in_doubt=each).between(cut, part.last).pieces()
-        for each in (doubts, alone)
-    )
+    wholes = [changes_of(message, each) for each in (kept, Kept())]
+    rest, plain = (each.between(cut, each.part.last).pieces() for each in wholes)
     is_committed = dict(doubts.ends.values())[xa_id]
     assert count(rest) - count(plain) == (held if is_committed else 0)
 
 
 def test_a_log_without_any_is_not_looked_at() -> None:
     """MySQL 5.6 logs an XA transaction when it is committed."""
-    assert in_doubt(message_of("mysql56/mysql56_xa"), Kept()) is None
+    assert doubts_of(message_of("mysql56/mysql56_xa"), Kept()) is None
 
 
 @pytest.mark.parametrize("kept", [Kept(), None])
@@ -156,9 +161,7 @@ def test_rows_that_a_rollback_ends_do_not_count(kept: Kept | None, tmp_path: Pat
     message = message_of(path)
     told = {one["outcome"]: one["rows"] for one in message.transactions.to_pylist()}
     assert told["rolled_back"] > 0
-    doubts = in_doubt(message, kept)
-    assert doubts is not None
-    assert count(shown(message, doubts)) == told["committed"]
+    assert count(shown(message, kept)) == told["committed"]
 
 
 def test_rows_without_an_id_are_moved_as_they_are() -> None:

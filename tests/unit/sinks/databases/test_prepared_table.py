@@ -13,6 +13,7 @@ from ray_canal.sinks.databases.prepared_table import PreparedTable, packed, unpa
 from ray_canal.sinks.databases.sender import Sender
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.rows import Rows
+from ray_canal.views.row_places import place_at
 from tests.unit.sinks.test_in_doubt import message_of
 
 ID = "X'7831',X'',1"
@@ -66,7 +67,7 @@ def test_what_is_kept_is_there_after_a_restart_until_its_end(
     rows, target = golden_rows(), Target(path)
     count = rows.batch.num_rows
     assert count > 1
-    target.table.keep(ID, "t1", rows)
+    target.table.keep(ID, "t1", rows, place_at(rows.batch, 0))
     assert target.table.has(ID)
     assert target.kept() == count
     target.commit()
@@ -77,7 +78,7 @@ def test_what_is_kept_is_there_after_a_restart_until_its_end(
     assert not target.table.has("another")
     found = [each.batch["position"].to_pylist() for each in target.table.rows(ID)]
     assert found == [[position] for position in rows.batch["position"].to_pylist()]
-    target.table.keep(ID, "t1", rows)  # the message comes again
+    target.table.keep(ID, "t1", rows, place_at(rows.batch, 0))  # the message comes again
     target.commit()
     assert target.kept() == count
     target.table.end(ID)
@@ -99,14 +100,14 @@ def test_an_id_that_is_used_again_has_the_rows_of_the_later_transaction(path: Pa
     """Nobody has seen the end of the first: the sink was moved past it."""
     rows, target = golden_rows(), Target(path)
     later = Rows(rows.batch.slice(1), rows.meta)
-    target.table.keep(ID, "t1", rows)
+    target.table.keep(ID, "t1", rows, place_at(rows.batch, 0))
     target.commit()
-    target.table.keep(ID, "t2", later)
+    target.table.keep(ID, "t2", later, place_at(later.batch, 0))
     assert target.kept() == later.batch.num_rows
     target.table.abort()
     assert target.kept() == rows.batch.num_rows
     target.table.end(ID)
-    target.table.keep(ID, "t2", later)
+    target.table.keep(ID, "t2", later, place_at(later.batch, 0))
     target.commit()
     assert target.kept() == later.batch.num_rows
     target.sender.close()
