@@ -51,7 +51,7 @@ class Shop:
         tables = rf"{self.source}\.{tables}"
         return runner_of(sink_config("postgres", mirror=settings, tables=tables))
 
-    def destination(self) -> Any:
+    def destination(self, *, held: bool = False) -> Any:
         source = {
             "address": self.server.address,
             "username": "root",
@@ -60,7 +60,7 @@ class Shop:
             "position": self.start[1],
         }
         filters = {"tables": rf"{self.source}\..*"}
-        return destination(self.folder, source=source, filter=filters, tsdb={})
+        return destination(self.folder, held=held, source=source, filter=filters, tsdb={})
 
     def source_rows(self, table: str) -> Any:
         return sorted(self.server.execute(f"SELECT * FROM {self.source}.{table}"), key=repr)
