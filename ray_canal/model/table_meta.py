@@ -63,13 +63,20 @@ class ColumnMeta:
 
     def to_tree(self) -> dict[str, Any]:
         """Return the fields that are not their defaults, for JSON."""
-        pairs = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
-        return {name: value for name, value, default in pairs if value != default}
+        return {
+            name: value
+            for name, default in _DEFAULTS.items()
+            if (value := getattr(self, name)) != default
+        }
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> ColumnMeta:
         """Return the column of `to_tree`. Raises KeyError, TypeError: it is none."""
         return cls(**{**tree, "labels": tuple(tree.get("labels", ()))})
+
+
+_DEFAULTS = {each.name: each.default for each in fields(ColumnMeta)}
+"""Defaults of a column's fields; no value equals that of a field that has none."""
 
 
 class SharedColumns:
