@@ -23,6 +23,7 @@ from ray_canal.meta.open import open_schema_store
 from ray_canal.meta.schema_store import chunk_key
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.schema_record import EVENT_AT, Quarantined, QuarantinedChunk
+from ray_canal.views.ipc_stream import ipc_stream
 from ray_canal.views.row_places import RowPlace, place_at
 
 _CLIENT = "client "
@@ -79,7 +80,7 @@ class DeadLetters:
         where = (
             f"the message of {_CLIENT}{self._client_id} at {start.journal_name}:{start.position}"
         )
-        at, streams = time.time(), [_stream(batch) for batch in batches]
+        at, streams = time.time(), [ipc_stream(batch) for batch in batches]
         kept = Quarantined(
             f"{_CLIENT}{self._client_id} {_name(batches, streams)}",
             start.journal_name,
@@ -133,7 +134,7 @@ def is_message_of(chunk: QuarantinedChunk, client_id: int) -> bool:
 
 def pack(letter: Letter) -> bytes:
     """Return a letter as bytes: a line of JSON, then each batch as an Arrow stream."""
-    return _packed(letter.at, letter.reason, [_stream(batch) for batch in letter.batches])
+    return _packed(letter.at, letter.reason, [ipc_stream(batch) for batch in letter.batches])
 
 
 def _packed(at: float, reason: str, streams: list[bytes]) -> bytes:
@@ -167,11 +168,3 @@ def unpack(data: bytes) -> Letter:
         return Letter(float(head["at"]), str(head["reason"]), batches)
     except (zlib.error, ValueError, KeyError, TypeError, pa.ArrowInvalid) as error:
         raise CorruptEvent(f"a dead letter cannot be read: {error}") from None
-
-
-def _stream(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data

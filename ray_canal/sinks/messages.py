@@ -29,6 +29,7 @@ from ray_canal.views.debezium import (
 from ray_canal.views.debezium_schema import topic_of
 from ray_canal.views.entry_messages import entry_messages, packets
 from ray_canal.views.flat import FlatOptions, flat_messages
+from ray_canal.views.ipc_stream import ipc_stream
 from ray_canal.views.routed import FlatMessages
 from ray_canal.views.routing import KEY_CHANGES_SPLIT, Routing
 
@@ -164,7 +165,7 @@ class MessageMaker:
         waiting = [batch]
         while waiting:
             piece = waiting.pop()
-            value = _stream(piece)
+            value = ipc_stream(piece)
             if len(value) > self._config.bytes_max and piece.num_rows > 1:
                 middle = piece.num_rows // 2
                 waiting += [piece.slice(middle), piece.slice(0, middle)]
@@ -203,13 +204,6 @@ def _entry_of(changes: Changes, piece: pa.RecordBatch) -> int:
         return first
     positions = changes.chunk.events["position"][first : changes.part.last]
     return first + int(np.searchsorted(positions, piece["position"][0].as_py()))
-
-
-def _stream(batch: pa.RecordBatch) -> bytes:
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(out.getvalue())
 
 
 def joined(

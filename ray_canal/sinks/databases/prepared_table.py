@@ -17,6 +17,7 @@ from ray_canal.sinks.databases.sender import Sender, TableWrite
 from ray_canal.sinks.port import Cursor, SinkError
 from ray_canal.sinks.rows import Rows
 from ray_canal.sinks.schema_follower import TableName
+from ray_canal.views.ipc_stream import ipc_stream
 from ray_canal.views.row_places import RowPlace
 
 _TABLE = "canal_prepared"
@@ -168,10 +169,7 @@ def packed(rows: Rows) -> bytes:
             "unique_key": meta.unique_key,
         }
         notes[_META] = json.dumps(tree).encode()
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, rows.batch.schema.with_metadata(notes)) as writer:
-        writer.write_batch(rows.batch)
-    return bytes(out.getvalue())
+    return ipc_stream(rows.batch.replace_schema_metadata(notes))
 
 
 def unpacked(data: bytes) -> Rows:
