@@ -16,17 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ray_canal.binlog.chunk import EVENT_ONE_PHASE, EVENT_ROLLED_BACK, DecodedChunk
+from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.message import Message
-from ray_canal.model.canal_types import END, XACOMMIT, XAROLLBACK
 from ray_canal.model.message import MessagePart
 from ray_canal.sinks.rows import Rows
+from ray_canal.views.envelope import constant
 from ray_canal.views.transactions import (
     COMMIT_PREPARED,
     COMMITTED,
     PREPARED,
     ROLLBACK_PREPARED,
     ROLLED_BACK,
+    has_doubts,
 )
 
 
@@ -88,7 +89,8 @@ def in_doubt(message: Message, has: Callable[[str], bool] | None) -> InDoubt | N
     One that is prepared and committed in one message is written as any other, unless the target
     has kept rows of its XA id: the message may have come before, and ended earlier.
     """
-    if not any(_has_any(part, chunk) for part, chunk in message.chunks_by_part()):
+    parts = message.chunks_by_part()
+    if not any(has_doubts(chunk.events[part.first : part.last]) for part, chunk in parts):
         return None
     told = message.transactions
     undone: set[str] = set()
@@ -116,16 +118,6 @@ def in_doubt(message: Message, has: Callable[[str], bool] | None) -> InDoubt | N
     return InDoubt(frozenset(undone), prepared, ends)
 
 
-def _has_any(part: MessagePart, chunk: DecodedChunk) -> bool:
-    """Return whether a transaction that ends in a part has not just been committed."""
-    events = chunk.events[part.first : part.last]
-    ends, flags = events["kind"] == END, events["flags"]
-    prepares = ends & (events["present"] >= 0) & (flags & EVENT_ONE_PHASE == 0)
-    undone = ends & (flags & EVENT_ROLLED_BACK > 0)
-    xa_ends = ~ends & np.isin(events["event_type"], (XACOMMIT, XAROLLBACK))
-    return bool((prepares | undone | xa_ends).any())
-
-
 def _names_of(batch: pa.RecordBatch) -> pa.Array:
     return batch.column("transaction").cast(pa.string())
 
@@ -137,18 +129,15 @@ def moved(rows: Sequence[Rows], timeline: int, journal_name: str, position: int)
     for each in rows:
         batch, count = each.batch, each.batch.num_rows
         news = {
-            "timeline": [timeline] * count,
-            "journal_name": [journal_name] * count,
-            "position": [position] * count,
-            "row": range(number, number + count),
+            "timeline": constant(timeline, count),
+            "journal_name": pa.repeat(journal_name, count).dictionary_encode(),
+            "position": constant(position, count),
+            "row": pa.array(range(number, number + count)),
         }
-        for name, values in news.items():
+        for name, column in news.items():
             at = batch.schema.get_field_index(name)  # a transform may have left it out
             if at >= 0:
                 field = batch.schema.field(at)
-                plain = pa.array(values)
-                is_coded = pa.types.is_dictionary(field.type)
-                column = plain.dictionary_encode() if is_coded else plain
                 batch = batch.set_column(at, field, column.cast(field.type))
         found.append(Rows(batch, each.meta))
         number += count

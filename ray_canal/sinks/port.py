@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -258,37 +258,42 @@ class Changes:
         """Batches of rows as `Message.batches` has them, transformed; and those of statements of
         which the log has the text alone. (What else happens to whole tables is in
         `schema_changes`.)"""
-        return [rows.batch for rows in self._rows if table_of(rows.batch) not in self.aside]
+        return [rows.batch for rows in self._written]
 
     @property
     def batches_aside(self) -> list[pa.RecordBatch]:
         """Batches of the tables that are set aside."""
         return [rows.batch for rows in self._rows if table_of(rows.batch) in self.aside]
 
+    @property
+    def _written(self) -> list[Rows]:
+        return [rows for rows in self._rows if table_of(rows.batch) not in self.aside]
+
     @cached_property
     def _rows(self) -> list[Rows]:
         """Rows that are to be written now; first those that an XA COMMIT lets count."""
-        metas = {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
         found = [rows for end in self._ends if end.is_committed for rows in self._released(end)]
         for batch in self._view.batches:
             if is_of_table(batch):
                 if batch["event_type"][0].as_py() == STATEMENT:
-                    found.append(Rows(batch, metas.get(table_of(batch))))
+                    found.append(Rows(batch, self._metas.get(table_of(batch))))
                 continue
             counted = batch if self.in_doubt is None else self.in_doubt.counted(batch)
-            found.extend(self._transformed(counted, metas))
+            found.extend(self._transformed(counted))
         return found
 
-    def _transformed(
-        self, batch: pa.RecordBatch, metas: Mapping[tuple[str, str], TableMeta]
-    ) -> Iterator[Rows]:
+    @cached_property
+    def _metas(self) -> dict[tuple[str, str], TableMeta]:
+        return {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
+
+    def _transformed(self, batch: pa.RecordBatch) -> Iterator[Rows]:
         if not batch.num_rows:
             return
         shown = batch if self.transform is None else self.transform(batch)
         if shown is not None and shown.num_rows:
             notes = {**(batch.schema.metadata or {}), **(shown.schema.metadata or {})}
             shown = shown.replace_schema_metadata(notes)
-            yield Rows(shown, metas.get(table_of(shown)))
+            yield Rows(shown, self._metas.get(table_of(shown)))
 
     # --- transactions in doubt -------------------------------------------------------------------
 
@@ -318,12 +323,11 @@ class Changes:
             self.kept.end(end.xa_id)
         if not self.in_doubt.prepared:
             return
-        metas = {(t.meta.schema, t.meta.table): t.meta for t in self.chunk.layout.tables}
         for batch in new._view.batches:
             if not is_of_table(batch):
                 for name, waiting in self.in_doubt.waiting(batch):
                     xa_id, place = self.in_doubt.prepared[name], place_at(waiting, 0)
-                    for rows in self._transformed(waiting, metas):
+                    for rows in self._transformed(waiting):
                         self.kept.keep(xa_id, name, rows, place)
 
     @property
@@ -373,7 +377,7 @@ class Changes:
             for entry, _, effect in layout.table_events:
                 if effect.kind == TRUNCATE:
                     news[int(positions[entry]), effect.schema, effect.table] = effect.meta
-        batches = [rows for rows in self._rows if table_of(rows.batch) not in self.aside]
+        batches = self._written
         low = -1
         for change in self.schema_changes:
             yield from _within(batches, low, change.position)

@@ -214,8 +214,8 @@ class Runner:
             self.status.skipped_entries += len(whole) - len(changes)
             if not len(changes):
                 continue
-            for piece in changes.pieces():
-                if run and (piece.begins_with_ddl or piece.ends_prepared):
+            for number, piece in enumerate(changes.pieces()):
+                if run and (number or piece.ends_prepared or piece.begins_with_ddl):
                     place = self._write(run)
                     run = []
                 run.append(piece)

@@ -94,6 +94,11 @@ def ended_transactions(
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
+def has_doubts(events: Records) -> bool:
+    """Return whether one of these entries ends a transaction that has not just been committed."""
+    return bool(_outcomes(events).any())
+
+
 def _rows_by_table(
     chunk: DecodedChunk,
     split: ChunkTransactions,
@@ -158,7 +163,7 @@ def _commit_times(chunk: DecodedChunk, found: Int64s, closers: Records) -> pa.Ar
 
 
 def _outcomes(closers: Records) -> npt.NDArray[np.int8]:
-    """Indexes in _OUTCOMES."""
+    """Indexes in _OUTCOMES; 0, as of what has just been committed, for entries that end none."""
     ends, flags = closers["kind"] == END, closers["flags"]
     found = np.zeros(len(closers), np.int8)
     found[ends & (flags & EVENT_ROLLED_BACK > 0)] = _OUTCOMES.index(ROLLED_BACK)
