@@ -71,7 +71,6 @@ KINDS = {
 }  # fmt: skip
 """Type of the key: its literals."""
 RULES = ("low is what is executed", "both images", "touched keys")
-PLACER = "ray_canal.destination.snapshot.snapshot_placer"
 LIMIT_S = 120.0
 
 
@@ -100,7 +99,8 @@ def without(rule: str) -> Iterator[None]:
                     part.info, chunk, part.first, part.last, part.closed, part.end
                 ), keys)  # fmt: skip
 
-            patches.enter_context(mock.patch(f"{PLACER}.touched_keys", after_alone))
+            touching = "ray_canal.snapshot.changes.touched_keys"
+            patches.enter_context(mock.patch(touching, after_alone))
         elif rule == "touched keys":
             really_place = row_reader.RowReader.place
 

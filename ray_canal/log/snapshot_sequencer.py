@@ -9,6 +9,11 @@ log has reached `high`; of its rows those are dropped whose key any row image ha
 transaction beyond `low` up to there: their last change is in the log. All others are as they are
 read until then. Keys are compared by their bytes alone, so neither collation nor order matters.
 
+What is undone later is not newer. A transaction in doubt (XA: the log has its rows when it is
+prepared) holds up chunks of the tables that it has touched until the log tells what became of it.
+One that ends with a ROLLBACK is undone in some tables and stays in others: such chunks are to be
+read again.
+
 Pure: places, keys and what a `low` knows are the caller's.
 """
 
@@ -48,18 +53,20 @@ class ReadRange(Generic[_Stretch, LogPlace]):
 @dataclass(frozen=True, slots=True)
 class Placed(Generic[Keys]):
     """A chunk that goes to the log's present end, without its rows with a touched key: one that is
-    in any of these."""
+    in any of these. `is_unsure`: a transaction of its table has been undone, so it goes nowhere,
+    and is to be read again."""
 
     number: int
     touched: tuple[Keys, ...]
+    is_unsure: bool = False
 
 
+@dataclass(slots=True)
 class _Logged(Generic[_Stretch, Keys]):
-    __slots__ = ("stretch", "touched")
-
-    def __init__(self, stretch: _Stretch, touched: Mapping[Table, Keys]) -> None:
-        self.stretch = stretch
-        self.touched = touched
+    stretch: _Stretch
+    touched: Mapping[Table, Keys]
+    is_undone: bool
+    is_in_doubt: bool
 
 
 class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
@@ -70,6 +77,7 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
         self._waiting: list[ReadRange[_Stretch, LogPlace]] = []
         self._low: Low[_Stretch] | None = None  # of a chunk: all that are begun later see more
         self._begun: dict[int, Low[_Stretch] | None] = {}
+        self._in_doubt: dict[str, list[_Logged[_Stretch, Keys]]] = {}
 
     @property
     def waiting(self) -> int:
@@ -81,11 +89,34 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
         """The log's keys that are kept."""
         return (keys for one in self._logged for keys in one.touched.values())
 
-    def log(self, stretch: _Stretch, touched: Mapping[Table, Keys]) -> None:
+    @property
+    def has_doubts(self) -> bool:
+        """Return whether a transaction is in doubt."""
+        return bool(self._in_doubt)
+
+    def log(
+        self,
+        stretch: _Stretch,
+        touched: Mapping[Table, Keys],
+        *,
+        doubt: str = "",
+        is_undone: bool = False,
+    ) -> None:
         """Note that the log has grown by whole transactions: the keys of all their row images, by
-        table."""
-        self._logged.append(_Logged(stretch, touched))
+        table. `doubt`: names one that is in doubt until `settle`; `is_undone`: one that ends with a
+        ROLLBACK."""
+        logged = _Logged(stretch, touched, is_undone, bool(doubt))
+        self._logged.append(logged)
+        if doubt:
+            self._in_doubt.setdefault(doubt, []).append(logged)
         self._forget()
+
+    def settle(self, doubt: str, *, is_committed: bool) -> None:
+        """Note what became of a transaction in doubt; nothing where there is none of this name."""
+        for logged in self._in_doubt.pop(doubt, ()):
+            logged.is_in_doubt = False
+            if not is_committed:
+                logged.touched = {}
 
     def begin(self, number: int) -> None:
         """Note that a chunk is about to be read, before its low mark is taken."""
@@ -115,19 +146,24 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
     def due(self, reached: LogPlace) -> list[Placed[Keys]]:
         """The chunks that go to the end of the log so far, which lies at `reached`, in the order in
         which they were read."""
-        count = 0
+        found: list[Placed[Keys]] = []
         for rows in self._waiting:
             if not rows.high <= reached:  # type: ignore[operator]
                 break
-            count += 1
-        found, self._waiting = self._waiting[:count], self._waiting[count:]
-        return [Placed(rows.number, self._touched(rows)) for rows in found]
+            meanwhile = list(self._meanwhile(rows))
+            if any(one.is_in_doubt for one in meanwhile):
+                break
+            touched = tuple(one.touched[rows.table] for one in meanwhile)
+            found.append(Placed(rows.number, touched, any(one.is_undone for one in meanwhile)))
+        self._waiting = self._waiting[len(found) :]
+        return found
 
-    def _touched(self, rows: ReadRange[_Stretch, LogPlace]) -> tuple[Keys, ...]:
-        touched: list[Keys] = []
+    def _meanwhile(
+        self, rows: ReadRange[_Stretch, LogPlace]
+    ) -> Iterator[_Logged[_Stretch, Keys]]:
+        """Yield what has touched a chunk's table, and may not have shown when it was read."""
         unsure = False
         for one in self._logged:
             unsure = unsure or not rows.low.has(one.stretch)
             if unsure and rows.table in one.touched:
-                touched.append(one.touched[rows.table])
-        return tuple(touched)
+                yield one

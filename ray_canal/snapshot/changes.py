@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,8 +24,15 @@ from ray_canal.snapshot.keys import row_keys
 from ray_canal.snapshot.session import second_replica
 from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.source.live import LiveSource
+from ray_canal.views.transactions import (
+    COMMIT_PREPARED,
+    COMMITTED,
+    PREPARED,
+    outcomes,
+)
 
 _INSERT, _DELETE = 1, 3
+_COMMITTED = COMMITTED, ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +127,56 @@ def ends_prepared(info: ChunkInfo) -> bool:
     """Return whether an XA transaction that was prepared ends in a chunk."""
     kinds = info.entries["event_type"]
     return bool(((kinds == XACOMMIT) | (kinds == XAROLLBACK)).any())
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedKeys:
+    """The keys, by table, that transactions touch which follow one another and end alike.
+    `outcome`: of views/transactions.py, "" where the last one has not ended in this part of the
+    log; `xa_id`: of the one transaction that is prepared, or was and has ended."""
+
+    keys: Mapping[Name, Keys]
+    outcome: str
+    xa_id: str = ""
+
+
+def touched_by_outcome(
+    part: LogPart, keys: Callable[[str, str], Sequence[str] | None]
+) -> list[TouchedKeys]:
+    """Return what a part touches, in its order. Raises what `touched_keys` does."""
+    found, first = [], part.first
+    for behind, outcome, xa_id in _runs(part):
+        run = replace(part, first=first, last=behind)
+        found.append(TouchedKeys(touched_keys(run, keys), outcome, xa_id))
+        first = behind
+    return found
+
+
+def _runs(part: LogPart) -> Iterator[tuple[int, str, str]]:
+    """Yield where each run of transactions that end alike ends, how, and the XA id."""
+    closing = closing_entries(part.info)
+    closing = closing[(closing >= part.first) & (closing < part.last)]
+    behind = int(closing[-1]) + 1 if len(closing) else part.first
+    ends = _settled(outcomes(part.chunk, closing))
+    if not ends:
+        closing, ends = closing[-1:], [_COMMITTED]
+    for number, closer in enumerate(closing.tolist()):
+        if ends[number] != _COMMITTED or ends[number + 1 : number + 2] != [_COMMITTED]:
+            yield closer + 1, *ends[number]
+    if behind < part.last:
+        yield part.last, "", ""
+
+
+def _settled(ends: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return these ends, those of XA transactions that are prepared and committed among them as of
+    any other."""
+    prepared: dict[str, int] = {}
+    for number, (outcome, xa_id) in enumerate(ends):
+        if outcome == PREPARED:
+            prepared[xa_id] = number
+        elif (begun := prepared.pop(xa_id, None)) is not None and outcome == COMMIT_PREPARED:
+            ends[begun] = ends[number] = _COMMITTED
+    return ends
 
 
 def touched_keys(

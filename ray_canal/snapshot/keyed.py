@@ -20,13 +20,13 @@ from ray_canal.errors import ConfigError, ConnectionLost
 from ray_canal.log.snapshot_sequencer import Placed, ReadRange, SnapshotSequencer
 from ray_canal.model.arrays import Bools
 from ray_canal.model.position import EntryPosition
-from ray_canal.schema.names import Name
-from ray_canal.snapshot.changes import LogPart, LogReader, ends_prepared, touched_keys
+from ray_canal.snapshot.changes import LogPart, LogReader, ends_prepared, touched_by_outcome
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, selection
-from ray_canal.snapshot.key_numbers import Keys, joined
+from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.key_ranges import FIRST_ROWS, KeyRanges
-from ray_canal.snapshot.keys import ambiguous_keys, kept_rows
+from ray_canal.snapshot.keys import ambiguous_keys, kept_rows, undone_meanwhile
+from ray_canal.snapshot.logged_keys import LoggedKeys
 from ray_canal.snapshot.marks import Marks, Stretch, marks_of
 from ray_canal.snapshot.planner import from_clause
 from ray_canal.snapshot.prepared import not_seen
@@ -110,7 +110,7 @@ class KeyedSnapshot:
         self._sequencer = SnapshotSequencer[Stretch, EntryPosition, Keys]()
         self._waiting: dict[int, _Chunk] = {}
         self._again: deque[_Chunk] = deque()
-        self._pending: dict[Name, list[Keys]] = {}
+        self._logged = LoggedKeys(self._sequencer)
         self._number = self._ordinal = 0
         self._is_planned = False
         self._row_bytes = 0.0  # of the last chunk of the table that is read
@@ -152,7 +152,7 @@ class KeyedSnapshot:
     @property
     def _is_done(self) -> bool:
         """All rows are out, and no transaction is half told: a consistent place."""
-        return self._is_planned and not (self._again or self._waiting or self._pending)
+        return self._is_planned and not (self._again or self._waiting or self._logged.is_inside)
 
     def _has_room(self) -> bool:
         taken = sum(chunk.size_bytes for chunk in self._waiting.values())
@@ -208,13 +208,10 @@ class KeyedSnapshot:
         for part in changes.read(wait_s):
             if not self._marks.sees_prepared and ends_prepared(part.info):
                 raise not_seen(self._config.source)
-            for table, keys in touched_keys(part, self._key_of).items():
-                self._pending.setdefault(table, []).append(keys)
+            found = touched_by_outcome(part, self._key_of)
+            self._logged.add(self._marks.stretch(part), found)
             yield part
             if part.closed:
-                touched = {table: joined(runs) for table, runs in self._pending.items()}
-                self._sequencer.log(self._marks.stretch(part), touched)
-                self._pending = {}
                 self.position = part.end
                 yield from self._place()
                 if self._is_done:
@@ -227,7 +224,7 @@ class KeyedSnapshot:
         return self._keys.get((schema, table))
 
     def _place(self) -> Iterator[ReadRows]:
-        if self._pending:
+        if self._logged.is_inside:
             return  # a transaction is open: its rows are half told
         for placed in self._sequencer.due(self.position):
             yield from self._placed(placed)
@@ -236,10 +233,11 @@ class KeyedSnapshot:
         chunk = self._waiting.pop(placed.number)
         key = chunk.table.key
         found = [kept_rows(piece, key, placed.touched) for piece in chunk.pieces]
-        if any(kept is None for kept in found):
+        if placed.is_unsure or any(kept is None for kept in found):
             chunk.rounds += 1
             if chunk.rounds > _ROUNDS:
-                raise ambiguous_keys(chunk.table.meta.full_name)
+                name = chunk.table.meta.full_name
+                raise undone_meanwhile(name) if placed.is_unsure else ambiguous_keys(name)
             self._again.append(chunk)
             return
         for piece, kept in zip(chunk.pieces, found, strict=True):

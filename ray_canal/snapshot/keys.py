@@ -25,6 +25,16 @@ def ambiguous_keys(table: str) -> UnsupportedEvent:
     )
 
 
+def undone_meanwhile(table: str) -> UnsupportedEvent:
+    """Return the error of a table of which rows were read next to a transaction that ends with
+    ROLLBACK in the log."""
+    return UnsupportedEvent(
+        f"{table}: a transaction that has changed it was rolled back while its rows were read; the "
+        "log has it because it has changed tables without transactions, too, and does not tell "
+        "what is undone, so they are to be read again"
+    )
+
+
 def row_keys(
     chunk: DecodedChunk,
     table: TableLayout,

@@ -99,6 +99,18 @@ def has_doubts(events: Records) -> bool:
     return bool(_outcomes(events).any())
 
 
+def outcomes(chunk: DecodedChunk, closers: Int64s) -> list[tuple[str, str]]:
+    """Return what became of the transactions that these entries end, or of the prepared ones that
+    they commit or roll back: as in column `outcome`, and the XA id where there is one, else "".
+    Empty: all have just been committed."""
+    events = chunk.events[closers]
+    if not has_doubts(events):
+        return []
+    found = _outcomes(events)
+    xa_ids = _xa_ids(chunk, events, found).to_pylist()
+    return [(_OUTCOMES[k], xa_id or "") for k, xa_id in zip(found.tolist(), xa_ids, strict=True)]
+
+
 def _rows_by_table(
     chunk: DecodedChunk,
     split: ChunkTransactions,

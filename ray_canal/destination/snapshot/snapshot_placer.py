@@ -26,16 +26,17 @@ from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
 from ray_canal.model.table_event import ANY_TABLE
-from ray_canal.schema.names import Name
 from ray_canal.snapshot.changes import (
     LogPart,
+    TouchedKeys,
     ends_prepared,
     refuse_altered,
-    touched_keys,
+    touched_by_outcome,
 )
 from ray_canal.snapshot.key_numbers import Keys
-from ray_canal.snapshot.keys import ambiguous_keys
+from ray_canal.snapshot.keys import ambiguous_keys, undone_meanwhile
 from ray_canal.snapshot.log_chunks import ATTEMPT_SHIFT, LogPlace, mark_at
+from ray_canal.snapshot.logged_keys import LoggedKeys
 from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, Stretch, stretch_of
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeRead
@@ -92,6 +93,7 @@ class SnapshotPlacer:
         self._attempt = attempt
         self._runtime = runtime
         self._sequencer = SnapshotSequencer[Stretch, EntryPosition, Keys]()
+        self._logged = LoggedKeys(self._sequencer)
         self._waiting: dict[int, _Waiting] = {}
         self._reached = self._stood_at = log.end
         self._ordinal = attempt.attempt << ATTEMPT_SHIFT
@@ -122,7 +124,7 @@ class SnapshotPlacer:
     @property
     def remembered(self) -> int:
         """Number of keys of the log that are kept for chunks to come."""
-        return sum(keys.shape[1] for keys in self._sequencer.kept)
+        return sum(keys.shape[1] for keys in self._logged.kept)
 
     def seen(self, low: ExecutedLow | PlaceLow) -> None:
         """Everything up to this mark shows by now."""
@@ -159,23 +161,27 @@ class SnapshotPlacer:
         end = EntryPosition(info.head.journal_name, info.head.end_position)
         if self._attempt.if_prepared is not None and ends_prepared(info):
             raise self._attempt.if_prepared
-        if any(name == ANY_TABLE or name in self._attempt.keys for name in info.tables):
+        is_settled = self._sequencer.has_doubts and ends_prepared(info)
+        if is_settled or any(
+            name == ANY_TABLE or name in self._attempt.keys for name in info.tables
+        ):
             decoded = await self._runtime.load(payload)
             part = LogPart(info, decoded, 0, len(info.entries), True, end)
             try:
                 if not self.is_reading:
                     refuse_altered(part, self._key_of)
-                elif touched := await asyncio.to_thread(touched_keys, part, self._key_of):
-                    self._keep(info, end, touched)
+                else:
+                    found = await asyncio.to_thread(touched_by_outcome, part, self._key_of)
+                    self._keep(info, end, found)
             except TableMetaMismatch:
                 self.renamed |= replaced_by(decoded, self._attempt.keys)
                 raise
         self._reached = end
 
-    def _keep(self, info: ChunkInfo, end: EntryPosition, touched: Mapping[Name, Keys]) -> None:
+    def _keep(self, info: ChunkInfo, end: EntryPosition, found: Sequence[TouchedKeys]) -> None:
         """Keep keys for the rows that have no place yet. Raises UnsupportedEvent: too many."""
-        self._sequencer.log(stretch_of(info, end), touched)
-        if sum(keys.nbytes for keys in self._sequencer.kept) > self._attempt.touched_bytes_max:
+        self._logged.add(stretch_of(info, end), found)
+        if sum(keys.nbytes for keys in self._logged.kept) > self._attempt.touched_bytes_max:
             raise UnsupportedEvent(
                 f"{self.remembered:,} keys of its tables were changed while rows were "
                 "read and the log came to their place, which is more than snapshot.bytes has room "
@@ -221,6 +227,8 @@ class SnapshotPlacer:
             return
         for placed in self._sequencer.due(self._reached):
             waiting = self._waiting.pop(placed.number)
+            if placed.is_unsure:
+                raise undone_meanwhile(waiting.planned.order.table.meta.full_name)
             await self._place(waiting, placed.number, placed.touched)
 
     async def _place(self, one: _Waiting, number: int, touched: tuple[Keys, ...]) -> None:

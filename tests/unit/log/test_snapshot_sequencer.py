@@ -2,8 +2,9 @@
 
 A server writes a transaction into its log before anybody sees its rows, shows it, and says last
 that it has executed it. Against that a subscriber applies changes and placed chunks; its rows must
-never go back, and at the end be what the log makes of the tables. Each rule of the sequencer, left
-out, must be noticed.
+never go back, and at the end be what the log makes of the tables. Some transactions are prepared
+(XA) and end later, or are undone in part (ROLLBACK with tables that know none). Each rule of the
+sequencer, left out, must be noticed.
 """
 
 from __future__ import annotations
@@ -24,13 +25,22 @@ TABLE = ("d", "t")
 
 @dataclass(slots=True)
 class Transaction:
-    """A change of up to two keys: key -> its new version, None where it is deleted."""
+    """A change of up to two keys: key -> its new version, None where it is deleted. `lasting`: the
+    part of it that a SELECT will show, and with it a subscriber that knows what became of it.
+    `ended`: the one that was prepared and is committed or rolled back by this."""
 
     number: int
     changes: dict[int, int | None]
-    before: set[int]
+    lasting: dict[int, int | None]
+    is_prepared: bool = False
+    ended: Transaction | None = None
+    is_committed: bool = True
     is_visible: bool = False
     is_executed: bool = False
+
+    @property
+    def is_undone(self) -> bool:
+        return self.ended is None and not self.is_prepared and self.lasting != self.changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,14 @@ class Seen:
         return self.numbers.issuperset(stretch)
 
 
+def apply(rows: dict[int, int], changes: dict[int, int | None]) -> None:
+    for key, version in changes.items():
+        if version is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = version
+
+
 @dataclass(slots=True)
 class World:
     """A server with writers, its log, readers of chunks and a subscriber."""
@@ -53,6 +71,7 @@ class World:
     rows: dict[int, int] = field(default_factory=dict)  # what a SELECT shows
     truth: list[dict[int, int]] = field(default_factory=list)  # after each log transaction
     locked: dict[int, int] = field(default_factory=dict)
+    prepared: list[Transaction] = field(default_factory=list)
 
     def write(self) -> None:
         """One more transaction is in the log; nobody sees it."""
@@ -69,28 +88,55 @@ class World:
                 changes = {key: None, self.r.choice(others): number}  # the key is changed
             elif self.r.random() < 0.5:
                 changes = {key: None}
-        before = {key for key in changes if key in state}
-        for each, version in changes.items():
-            if version is None:
-                state.pop(each, None)
-            else:
-                state[each] = version
+        kind = self.r.random()
+        if kind < 0.15:  # nobody sees it before it is committed, which is another one
+            one = Transaction(number, changes, {}, is_prepared=True, is_visible=True)
+            self.prepared.append(one)
+        elif kind < 0.25:
+            one = Transaction(number, changes, {k: v for k, v in changes.items() if k % 2})
+        else:
+            one = Transaction(number, changes, changes)
+        self._log(one)
+
+    def _log(self, one: Transaction) -> None:
+        state = dict(self.truth[-1]) if self.truth else dict(self.rows)
+        apply(state, one.lasting)
         self.truth.append(state)
-        self.log.append(Transaction(number, changes, before))
-        self.locked.update(dict.fromkeys(changes, number))
+        self.log.append(one)
+        self.locked.update(dict.fromkeys(one.changes, one.number))
+
+    def end(self) -> Transaction | None:
+        """One that is prepared is committed or rolled back."""
+        if not self.prepared:
+            return None
+        xa = self.prepared.pop(self.r.randrange(len(self.prepared)))
+        is_committed = self.r.random() < 0.5
+        lasting = xa.changes if is_committed else {}
+        one = Transaction(
+            len(self.log), xa.changes, lasting, ended=xa, is_committed=is_committed
+        )
+        self._log(one)
+        return one
+
+    def end_all(self) -> None:
+        """Return when XA RECOVER lists none of now any more: each has ended, and that shows."""
+        while self.end() is not None:
+            pass
+        for one in self.log:
+            if one.ended is not None and not one.is_visible:
+                self._show(one)
 
     def show(self) -> None:
         """Some transaction in the log becomes visible: not always the first."""
         hidden = [one for one in self.log if not one.is_visible]
         if hidden:
-            one = self.r.choice(hidden[:3])
-            one.is_visible = True
-            for key, version in one.changes.items():
-                del self.locked[key]
-                if version is None:
-                    self.rows.pop(key, None)
-                else:
-                    self.rows[key] = version
+            self._show(self.r.choice(hidden[:3]))
+
+    def _show(self, one: Transaction) -> None:
+        one.is_visible = True
+        apply(self.rows, one.lasting)
+        for key in one.changes:
+            del self.locked[key]
 
     def execute(self) -> None:
         """The server says of a visible one that it is executed: not before it has said so of what
@@ -106,7 +152,10 @@ class World:
             self.r.choice(ready).is_executed = True
 
     def step(self) -> None:
-        self.r.choice([self.write, self.show, self.show, self.execute, self.execute])()
+        choices = [self.write, self.show, self.show, self.execute, self.execute]
+        if self.r.random() < 0.1:
+            self.end()
+        self.r.choice(choices)()
 
     def executed(self) -> frozenset[int]:
         if self.rule == "low is what is written":
@@ -143,12 +192,9 @@ class Subscriber:
         self.newest: dict[int, int] = {}
 
     def change(self, one: Transaction) -> None:
-        for key, version in one.changes.items():
-            self.newest[key] = one.number
-            if version is None:
-                self.rows.pop(key, None)
-            else:
-                self.rows[key] = version
+        written = one if one.ended is None else one.ended
+        self.newest.update(dict.fromkeys(one.lasting, written.number))
+        apply(self.rows, one.lasting)
 
     def row(self, key: int, version: int) -> None:
         if version < self.newest.get(key, -1):
@@ -173,6 +219,7 @@ class Schedule:
         self.chunks: dict[int, list[tuple[int, int]]] = {}
         self.ranges = [(low, low + 3) for low in range(0, KEYS, 3)]
         self.r.shuffle(self.ranges)
+        self.begun: list[tuple[int, int]] = []
         self.reading: deque[Reading] = deque()
         self.streamed = self.dropped = 0
 
@@ -183,21 +230,36 @@ class Schedule:
         for one in sent:
             self.subscriber.change(one)
         self.streamed += len(stretch)
-        if sent:
-            keys = set().union(*(one.changes for one in sent))
-            if self.rule == "keys of after images alone":
-                keys = {k for one in sent for k, version in one.changes.items() if version}
-            numbers = tuple(one.number for one in sent)
-            self.sequencer.log(numbers, {TABLE: frozenset(keys)})
+        for one in sent:
+            self.log(tuple(one.number for one in sent), one)
         for placed in self.sequencer.due(self.streamed):
-            for key, version in self.chunks.pop(placed.number):
+            rows = self.chunks.pop(placed.number)
+            if placed.is_unsure and self.rule != "what is undone is not newer":
+                self.ranges.append(self.begun[placed.number])
+                continue
+            for key, version in rows:
                 stays = not any(key in keys for keys in placed.touched)
                 if stays or self.rule == "nothing is dropped":
                     self.subscriber.row(key, version)
                 self.dropped += not stays
 
+    def log(self, stretch: tuple[int, ...], one: Transaction) -> None:
+        """Tell the sequencer of a transaction."""
+        if one.ended is not None:
+            if self.rule != "an XA transaction is not waited for":
+                is_committed = one.is_committed or self.rule == "XA ROLLBACK is as XA COMMIT"
+                self.sequencer.settle(str(one.ended.number), is_committed=is_committed)
+            return
+        keys = frozenset(one.changes)
+        if self.rule == "keys of after images alone":
+            keys = frozenset(k for k, version in one.changes.items() if version)
+        is_in_doubt = one.is_prepared and self.rule != "an XA transaction is not waited for"
+        doubt = str(one.number) if is_in_doubt else ""
+        self.sequencer.log(stretch, {TABLE: keys}, doubt=doubt, is_undone=one.is_undone)
+
     def begin_range(self) -> None:
-        mine = Reading(len(self.ranges), *self.ranges.pop())
+        mine = Reading(len(self.begun), *self.ranges.pop())
+        self.begun.append((mine.first, mine.last))
         self.reading.append(mine)
         self.sequencer.begin(mine.number)
         if self.rule == "later chunks may have seen less":
@@ -208,6 +270,7 @@ class Schedule:
         r, world = self.r, self.world
         mine = r.choice([one for one in self.reading if one.rows is None])
         low = Seen(world.executed())
+        world.end_all()
         for _ in range(r.randrange(3)):
             world.step()
         seen = [(k, version) for k, version in world.rows.items() if mine.first <= k < mine.last]
@@ -233,6 +296,7 @@ class Schedule:
             elif len(self.world.log) < 120:
                 self.world.step()
             else:
+                self.world.end_all()
                 self.stream(len(self.world.log))
         truth = self.world.truth[self.streamed - 1] if self.streamed else {}
         if self.subscriber.rows != truth:
@@ -258,6 +322,9 @@ def test_no_schedule_loses_a_row_or_takes_one_back() -> None:
         "nothing is dropped",
         "it does not wait for the high mark",
         "later chunks may have seen less",
+        "an XA transaction is not waited for",
+        "XA ROLLBACK is as XA COMMIT",
+        "what is undone is not newer",
     ],
 )
 def test_each_rule_left_out_is_noticed(rule: str) -> None:
