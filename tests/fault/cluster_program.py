@@ -12,6 +12,7 @@ it acknowledges it. FOLDER/seen.json has what is where, again and again.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
@@ -31,6 +32,7 @@ from ray_canal.errors import CanalError
 
 CLIENT = 1
 _LOOK_S = 1.0
+_SLOW_S = 60.0
 
 
 class Readers:
@@ -62,6 +64,7 @@ class Readers:
         with (self._folder / "look.log").open("a") as log:
             while True:
                 asked = time.time()
+                faulthandler.dump_traceback_later(_SLOW_S, file=log)  # where a look stands still
                 try:
                     made.write_text(json.dumps({"at": asked, **_seen(names)}))
                     os.replace(made, self._folder / "seen.json")
@@ -70,6 +73,7 @@ class Readers:
                     failure = traceback.format_exc(limit=3)
                 except Exception:  # nobody else would look
                     failure = f"unexpected: {traceback.format_exc()}"
+                faulthandler.cancel_dump_traceback_later()
                 if failure != told:
                     log.write(f"{time.time():.1f} after {time.time() - asked:.1f} s: {failure}\n")
                     log.flush()
