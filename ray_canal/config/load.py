@@ -46,7 +46,9 @@ def load_text(text: str, folder: Path, origin: str = "the configuration") -> Can
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{origin} is not TOML: {error}") from error
+        hint = "; a text with backslashes belongs in single quotes"
+        hint = hint if "Unescaped" in str(error) else ""
+        raise ConfigError(f"{origin} is not TOML: {error}{hint}") from error
     _resolve_paths(tree, CanalConfig, folder)
     return _validate(tree, origin)
 

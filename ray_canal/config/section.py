@@ -14,6 +14,8 @@ from ray_canal.errors import ConfigError
 _ADDRESS = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\[\]\s/]+))(?::(?P<port>\d{1,5}))?"
 )
+_OTHER_NAMES = {"host": "address", "hostname": "address", "port": "address", "user": "username"}
+"""Keys by the names that other programs have for them."""
 
 
 class Section(BaseModel):
@@ -99,11 +101,10 @@ def _explain(problem: Any, model: type[BaseModel], name: str) -> str:
     where = ".".join(str(part) for part in problem["loc"])
     of_entry = f" ({name})" if name else ""
     if problem["type"] == "extra_forbidden":
-        key = str(problem["loc"][-1])
-        near = difflib.get_close_matches(key, _all_keys(model), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = _nearest_key(problem["loc"], model)
+        hint = f"; did you mean {near!r}?" if near else ""
         return f"unknown key {where!r}{of_entry}{hint}"
-    if problem["type"] == "tuple_type" and where in ("instance", "sink"):
+    if problem["type"] in ("tuple_type", "missing") and where in ("instance", "sink"):
         return f"{where}: write [[{where}]], in two brackets, for each"
     message = problem["msg"].removeprefix("Value error, ")
     return f"{where or 'configuration'}{of_entry}: {message}"
@@ -118,12 +119,28 @@ def _entry_name(place: tuple[int | str, ...], tree: Any) -> str:
         return ""
 
 
-def _all_keys(section: type[BaseModel]) -> list[str]:
+def _nearest_key(place: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    """Return the key that an unknown one is meant for: of its own section, else with the place of
+    the one that has it; "" if none is like it."""
+    *above, key = (str(part) for part in place if isinstance(part, str))
+    section, keys = "".join(f"{part}." for part in above), _all_keys(model)
+    names = [each.rpartition(".")[2] for each in keys]
+    siblings = [n for n, each in zip(names, keys, strict=True) if each == f"{section}{n}"]
+    if (other := _OTHER_NAMES.get(key)) in siblings:
+        return other
+    for likely, likeness in ((siblings, 0.8), (names, 1), (siblings, 0.6), (names, 0.6)):
+        if near := difflib.get_close_matches(key, likely, n=1, cutoff=likeness):
+            return near[0] if likely is siblings else keys[names.index(near[0])]
+    return ""
+
+
+def _all_keys(section: type[BaseModel], above: str = "") -> list[str]:
+    """Return every key of a section and of those in it, with dots: `instance.source.address`."""
     keys: list[str] = []
     for name, info in section.model_fields.items():
-        keys.append(name)
+        keys.append(f"{above}{name}")
         for part in sections_in(info.annotation):
-            keys.extend(_all_keys(part))
+            keys.extend(_all_keys(part, f"{above}{name}."))
     return keys
 
 

@@ -102,6 +102,9 @@ def test_a_keys_type_names_sections() -> None:
     ("change", "message"),
     [
         (("address", "adress"), "did you mean 'address'"),
+        (('address = "', 'host = "'), "did you mean 'address'"),
+        (("password", "user = 'u'\npassword"), "did you mean 'username'"),
+        (("password", "tables = 'a'\npassword"), "did you mean 'instance.filter.tables'"),
         (('destination = "orders"', 'destination = "or ders"'), "instance.0.destination"),
         (('address = "db.example:3307"', ""), "either `address`"),
         (('password = "env:', 'start = "position"\npassword = "env:'), "needs `journal_name`"),
@@ -113,6 +116,8 @@ def test_a_keys_type_names_sections() -> None:
         ),
         (("[[instance]]", "[instance]"), "instance: write [[instance]], in two brackets"),
         (("[[instance]]", "[[instance"), "is not TOML"),
+        ((MINIMAL, ""), "instance: write [[instance]], in two brackets"),
+        (("password", r'filter.tables = "a\..*"' + "\npassword"), "in single quotes"),
     ],
 )
 def test_a_wrong_key_or_value_is_named(
