@@ -44,10 +44,23 @@ Secrets are never put into a message.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 Self = TypeVar("Self", bound="CanalError")
+
+MORE_OPEN_FILES = (
+    "this process may open no more files: raise its limit (`ulimit -n`, LimitNOFILE of systemd) "
+    "and start it again"
+)
+
+
+def os_error_text(error: OSError) -> str:
+    """Return what the system said, of which file, and what to do where no more may be opened."""
+    text = error.strerror or str(error)
+    where = f": {error.filename}" if error.filename else ""
+    return f"{text}{where}" + (f"; {MORE_OPEN_FILES}" if error.errno == errno.EMFILE else "")
 
 
 class CanalError(Exception):

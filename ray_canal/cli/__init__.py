@@ -44,7 +44,7 @@ from ray_canal.cli.subscriber import subscriber
 from ray_canal.cli.subscribers import filter_, subscribers, unsubscribe
 from ray_canal.cli.tail import tail
 from ray_canal.cli.verify import verify
-from ray_canal.errors import CanalError, InstanceNotFound
+from ray_canal.errors import CanalError, InstanceNotFound, os_error_text
 from ray_canal.logs import write_to_stderr
 from ray_canal.malloc import keep_freed_memory
 
@@ -441,7 +441,7 @@ def main() -> None:
         if is_of_ray(error):
             text = ray_text(error)
         elif isinstance(error, OSError) and error.strerror:
-            text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+            text = os_error_text(error)
         else:
             raise
         typer.echo(f"ray-canal: {text}", err=True)

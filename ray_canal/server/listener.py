@@ -15,7 +15,7 @@ from typing import Any
 
 from ray_canal.config import ServerConfig
 from ray_canal.config.changes import changed_keys
-from ray_canal.errors import ConfigError
+from ray_canal.errors import ConfigError, os_error_text
 from ray_canal.server.access import Access
 from ray_canal.server.connection import Connection
 from ray_canal.server.limits import MemoryBudget, Places
@@ -29,6 +29,7 @@ _RENDER_THREADS = 4
 _CLOSE_WAIT_S = 5.0
 _BACKLOG = 1024
 _ACCEPT_AGAIN_S = 1.0
+_TELL_AGAIN_S = 60.0
 _NO_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 """Where the machine has no IPv6, or not for this address."""
 
@@ -78,13 +79,16 @@ class TcpServer:
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        told_at = -_TELL_AGAIN_S
         while True:
             try:
                 connection, address = await loop.sock_accept(listening)
             except ConnectionError:
                 continue  # the client has gone already
             except OSError as error:  # no file descriptors or memory; clients wait in the backlog
-                logger.warning("Canal's TCP protocol: no connection is accepted: %s", error)
+                if loop.time() - told_at >= _TELL_AGAIN_S:
+                    told_at, text = loop.time(), os_error_text(error)
+                    logger.warning("Canal's TCP protocol: no connection is accepted: %s", text)
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
             task = asyncio.ensure_future(self._serve(connection, address))

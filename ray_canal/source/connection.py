@@ -19,6 +19,7 @@ from pymysql.err import MySQLError
 
 from ray_canal.config import SourceConfig, TlsConfig, secret
 from ray_canal.errors import (
+    MORE_OPEN_FILES,
     AuthenticationFailed,
     CanalError,
     ConfigError,
@@ -217,10 +218,7 @@ def server_error(
 
 def _hint(text: str) -> str:
     if f"[Errno {errno.EMFILE}]" in text:
-        return (
-            "this process may open no more files: raise its limit (`ulimit -n`, LimitNOFILE of "
-            "systemd) and start it again"
-        )
+        return MORE_OPEN_FILES
     return "is the server running and reachable?"
 
 

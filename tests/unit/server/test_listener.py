@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import random
+import resource
 import socket
 import ssl
 import struct
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from ray_canal.canal import packet as packets
 from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.config import ServerConfig
 from ray_canal.errors import ConfigError
+from ray_canal.server import listener
 from ray_canal.server.listener import TcpServer
 from tests.canal_client import RawClient
 from tests.certificates import make_certificate
@@ -101,6 +106,42 @@ def test_a_port_that_is_taken_is_named() -> None:
             await second.close()
 
     run(test)
+
+
+def test_no_more_open_files_are_told_once_and_clients_wait(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was a line a second, which did not say what to do."""
+    monkeypatch.setattr(listener, "_ACCEPT_AGAIN_S", 0.01)
+
+    async def test() -> None:
+        async with serving({}) as server:
+            with socket.socket() as client:
+                with no_more_files():
+                    client.connect(("127.0.0.1", server.port))
+                    await asyncio.sleep(0.2)
+                client.setblocking(False)
+                assert await asyncio.get_running_loop().sock_recv(client, 4)
+
+    run(test)
+    told = [each.getMessage() for each in caplog.records if "accepted" in each.getMessage()]
+    assert len(told) == 1
+    assert "Too many open files; " in told[0]
+    assert "`ulimit -n`" in told[0]
+
+
+@contextlib.contextmanager
+def no_more_files() -> Iterator[None]:
+    """Every descriptor that this process may have is taken."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
+    with contextlib.ExitStack() as taken:
+        taken.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        with contextlib.suppress(OSError):
+            while True:
+                taken.callback(os.close, os.dup(0))
+        yield
 
 
 def test_an_address_that_the_machine_has_not_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
