@@ -20,3 +20,5 @@ def use_ray_settings() -> None:
     is set there counts."""
     for name, value in RAY_SETTINGS.items():
         os.environ.setdefault(name, value)
+    if folder := os.environ.get("RAY_TMPDIR"):  # Ray's processes have other working directories
+        os.environ["RAY_TMPDIR"] = os.path.abspath(folder)

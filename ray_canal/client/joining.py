@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import threading
@@ -31,7 +32,7 @@ from ray_canal.actors.ray_internals import (
 from ray_canal.actors.ray_settings import use_ray_settings
 from ray_canal.actors.registry import HEAD_S
 from ray_canal.config import CanalConfig
-from ray_canal.errors import ConfigError, InstanceNotRunning
+from ray_canal.errors import ConfigError, InstanceNotRunning, os_error_text
 
 _HEAD_AWAY_S = 3.0
 """A head that keeps its state in Redis may come back to the nodes that wait for it."""
@@ -84,10 +85,10 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
     Again, if the cluster that was joined here has died.
 
     Raises NoClusterHere when there is no cluster to join and `local` does not allow to start one;
-    ConfigError when it asks for a token that this process does not have; InstanceNotRunning when
-    none stands at the given address within ten seconds; at one that was joined before, within a
-    minute; or when its head is there and does not answer (HEAD_S; ten seconds for who has not
-    joined).
+    ConfigError when Ray cannot start here, or asks for a token that this process does not have;
+    InstanceNotRunning when none stands at the given address within ten seconds; at one that was
+    joined before, within a minute; or when its head is there and does not answer (HEAD_S; ten
+    seconds for who has not joined).
     """
     if ray.is_initialized():
         keep_joined()
@@ -117,9 +118,30 @@ def connect_ray(config: CanalConfig | None = None, *, local: bool = True) -> Non
                 f"no Ray cluster is running here{gone}; start one with `ray start --head`, or name "
                 "one by ray.address in the configuration or by RAY_ADDRESS"
             ) from None
-        use_ray_settings()
+        _begin_here()
+
+
+def _begin_here() -> None:
+    """Begin a cluster that ends with this process. Raises ConfigError: its processes cannot start,
+    or their files cannot be written, with Ray's folder and what to do."""
+    use_ray_settings()
+    folder = os.path.join(os.environ.get("RAY_TMPDIR") or "/tmp", "ray")
+    try:
         _init(address="local", include_dashboard=False)
-        _ours.is_local = True
+    except ConfigError:
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"Ray cannot start here, its files are in {folder}: {os_error_text(error)}; set "
+            "RAY_TMPDIR to a folder with a short path on a local disk, which this user may write"
+        ) from error
+    except Exception as error:  # Ray raises Exception itself, too
+        raise ConfigError(
+            f"Ray cannot start here: {' '.join(str(error).split())}; why is in the logs in "
+            f"{folder}/session_latest/logs; are there free memory, space in {folder} and /dev/shm, "
+            f"and open files (`ulimit -n` is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]})?"
+        ) from error
+    _ours.is_local = True
 
 
 def _refuse_without_token(error: ConnectionError) -> None:

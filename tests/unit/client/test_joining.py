@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -124,6 +125,34 @@ def test_who_asks_of_a_deployment_starts_no_ray(monkeypatch: pytest.MonkeyPatch)
     for ask in asking:
         with pytest.raises(ConfigError, match="no Ray cluster is running here; start one with"):
             ask()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/tmp/theirs/ray"),
+            r"files are in /tmp/theirs/ray: Permission denied: /tmp/theirs/ray; set RAY_TMPDIR",
+        ),
+        (OSError("AF_UNIX path length cannot exceed 107 bytes"), "107 bytes; set RAY_TMPDIR"),
+        (OSError(errno.EMFILE, "Too many open files"), "`ulimit -n`"),
+        (RuntimeError("Timed out\nwaiting"), r"Timed out waiting; why .*theirs/ray/session_latest"),
+        (ConfigError("Ray joins a cluster only with"), "^Ray joins a cluster only with$"),
+    ],
+)
+def test_a_ray_that_cannot_start_here_is_told_with_its_folder(
+    error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**_: object) -> None:
+        raise error if os.environ["RAY_TMPDIR"] == "/tmp/theirs" else AssertionError
+
+    monkeypatch.chdir("/tmp")
+    monkeypatch.setenv("RAY_TMPDIR", "theirs")  # Ray itself waited for a minute, in vain
+    monkeypatch.setattr("ray.init", init)
+    monkeypatch.setattr(joining, "_ours", joining._Membership())
+    with pytest.raises(ConfigError, match=told):
+        joining._begin_here()
+    assert not joining._ours.is_local
 
 
 @pytest.mark.parametrize("own", [True, False])
