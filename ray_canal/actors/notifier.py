@@ -18,6 +18,7 @@ from ray_canal.actors import registry
 from ray_canal.actors.answers import ANSWER_S, answered
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.priority import as_ray_itself
+from ray_canal.actors.store_calls import DestinationHandle
 from ray_canal.config.notify import NotifyConfig
 from ray_canal.config.secret import secret
 from ray_canal.destination.api import DestinationApi
@@ -71,19 +72,20 @@ class NotifierActor:
 
     async def _look(self) -> None:
         # The look-up asks Ray's head node and waits for it: not on the event loop.
-        names = await asyncio.to_thread(registry.destinations, self._namespace)
-        found = await asyncio.gather(*map(self._status, names))
-        for notice in self._notices.look(dict(zip(names, found, strict=True))):
+        stores = await asyncio.to_thread(registry.find_stores, self._namespace)
+        found = await asyncio.gather(*map(_status, stores.values()))
+        for notice in self._notices.look(dict(zip(stores, found, strict=True))):
             tree = {**notice.as_dict(), "at": int(time.time()), "namespace": self._namespace}
             log = logger.info if notice.kind == "resolved" else logger.warning
             log("notice %s", json.dumps(tree))
             if self._webhook is not None:
                 self._webhook.send(tree)
 
-    async def _status(self, name: str) -> dict[str, Any]:
-        with contextlib.suppress(RayError, CanalError, asyncio.TimeoutError):
-            store = await asyncio.to_thread(registry.find_store, name, self._namespace)
+
+async def _status(store: DestinationHandle | None) -> dict[str, Any]:
+    with contextlib.suppress(RayError, CanalError, asyncio.TimeoutError):
+        if store is not None:
             status = store.submit(DestinationApi.status)
             answer: dict[str, Any] = await answered(ANSWER_S, status)
             return answer
-        return {"state": "restarting"}
+    return {"state": "restarting"}

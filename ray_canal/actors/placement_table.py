@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import ray
 
-from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
+from ray_canal.actors.ray_internals import kv_all, kv_delete, kv_get, kv_keys, kv_put
 from ray_canal.config import InstanceConfig, MetaConfig
 from ray_canal.config.kept_secrets import SCHEME, with_references
 from ray_canal.config.node import HEAD, NodeSelector
@@ -129,7 +129,7 @@ class PlacementTable:
 
     def get(self, destination: str) -> PlacementRecord | None:
         found = kv_get(self._prefix + destination, self._limit_s)
-        return None if found is None else PlacementRecord(**json.loads(found))
+        return None if found is None else _record(found)
 
     def remove(self, destination: str) -> None:
         kv_delete(self._prefix + destination)
@@ -142,8 +142,12 @@ class PlacementTable:
 
     def all(self) -> dict[str, PlacementRecord]:
         """Return the places by destination."""
-        found = {name: self.get(name) for name in self.names()}
-        return {name: place for name, place in found.items() if place is not None}
+        found = kv_all(self._prefix, self._limit_s)
+        return {key.removeprefix(self._prefix): _record(text) for key, text in found.items()}
+
+
+def _record(text: str) -> PlacementRecord:
+    return PlacementRecord(**json.loads(text))
 
 
 def share_of(wanted: int | str, destinations: int, cpus: int) -> int:

@@ -206,10 +206,28 @@ def kv_keys(prefix: str, limit_s: float | None = None) -> list[str]:
     return [key.decode() for key in found]
 
 
+def kv_all(prefix: str, limit_s: float | None = None) -> dict[str, str]:
+    """Return the values of all keys that begin so, in two calls. `limit_s`: as of `kv_get`."""
+    keys = sorted(kv_keys(prefix, limit_s))
+    if not keys or not hasattr(_head_client(), "internal_kv_multi_get"):
+        found = {key: kv_get(key, limit_s) for key in keys}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def all_from(head: Any) -> dict[bytes, bytes]:
+        return dict(head.internal_kv_multi_get([key.encode() for key in keys], None, limit_s))
+
+    values = _limited(limit_s, all_from, lambda: all_from(_head_client()))
+    return {key: values[key.encode()].decode() for key in keys if key.encode() in values}
+
+
+def _head_client() -> Any:
+    return None if internal_kv_get_gcs_client is None else internal_kv_get_gcs_client()
+
+
 def _limited(limit_s: float | None, ask: Callable[[Any], T], plain: Callable[[], T]) -> T:
     """Ask by Ray's own client of its head, which alone takes a limit; without one, or in a Ray
     Client, which has none here, in the plain way."""
-    client = None if internal_kv_get_gcs_client is None else internal_kv_get_gcs_client()
+    client = _head_client()
     if limit_s is None or client is None:
         return plain()
     try:

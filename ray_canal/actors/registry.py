@@ -47,20 +47,47 @@ def find_store(
 ) -> DestinationHandle:
     """Return a destination's handle, wherever it runs. Raises InstanceNotFound; InstanceNotRunning:
     Ray's head does not answer for `limit_s` (HEAD_S)."""
+    found = find_placed(destination, namespace, limit_s)
+    if found is None:
+        raise no_process(destination)
+    return found
+
+
+def find_placed(
+    destination: str, namespace: str = NAMESPACE, limit_s: float | None = None
+) -> DestinationHandle | None:
+    """Return the same; None: it should run, and has no process now. Raises what `find_store` does
+    otherwise."""
     place = PlacementTable(namespace, limit_s or HEAD_S).get(destination)
-    actor = None if place is None else find_actor(place.process, namespace)
-    if place is not None and actor is None:
-        raise InstanceNotFound(
-            f"destination {destination!r} has no process now: it begins again as soon as a node of "
-            "the cluster fits its `node` (`ray-canal nodes` shows them)"
-        )
-    if actor is None:
+    if place is None:
         running = ", ".join(destinations(namespace)) or "none"
         raise InstanceNotFound(
             f"no destination {destination!r} is running in this cluster (running: {running}); "
             "start it with `ray-canal start CONFIG`"
         )
-    return DestinationHandle(actor, destination)
+    actor = find_actor(place.process, namespace)
+    return None if actor is None else DestinationHandle(actor, destination)
+
+
+def find_stores(namespace: str = NAMESPACE) -> dict[str, DestinationHandle | None]:
+    """Return the handles of all destinations that should run; None of one that has no process now.
+    Raises InstanceNotRunning: Ray's head does not answer."""
+    places = PlacementTable(namespace, HEAD_S).all()
+    processes = {place.process for place in places.values()}
+    actors = {process: find_actor(process, namespace) for process in processes}
+    found = {name: actors[place.process] for name, place in places.items()}
+    return {
+        name: None if actor is None else DestinationHandle(actor, name)
+        for name, actor in found.items()
+    }
+
+
+def no_process(destination: str) -> InstanceNotFound:
+    """Return the error for a destination that should run, and has no process now."""
+    return InstanceNotFound(
+        f"destination {destination!r} has no process now: it begins again as soon as a node of "
+        "the cluster fits its `node` (`ray-canal nodes` shows them)"
+    )
 
 
 def destinations(namespace: str = NAMESPACE) -> list[str]:

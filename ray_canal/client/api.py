@@ -265,15 +265,14 @@ def status(
     Raises InstanceNotFound for a destination that is not running.
     """
     connect_ray(local=False)
-    replies: dict[str, Any] = {}
     # Who asks for one of many, again and again as the console does, has no list of all made.
-    for name in [destination] if destination else registry.destinations(namespace):
-        try:
-            replies[name] = registry.find_store(name, namespace).submit(DestinationApi.status)
-        except InstanceNotFound as error:
-            if name not in registry.destinations(namespace):
-                raise
-            replies[name] = error  # it has no process now
+    stores = registry.find_stores(namespace) if destination is None else {
+        destination: registry.find_placed(destination, namespace)
+    }  # fmt: skip
+    replies = {
+        name: registry.no_process(name) if store is None else store.submit(DestinationApi.status)
+        for name, store in stores.items()
+    }
     deadline = time.monotonic() + ANSWER_S
     found: dict[str, DestinationStatus] = {}
     for name, reply in replies.items():

@@ -86,6 +86,7 @@ class SmallCluster:
             monkeypatch.setattr(ray_internals, name, call)
         head = SimpleNamespace(
             internal_kv_get=self._get,
+            internal_kv_multi_get=self._get_all,
             internal_kv_keys=self._keys,
             internal_kv_put=self._put_within,
             internal_kv_del=self._delete_within,
@@ -101,6 +102,14 @@ class SmallCluster:
     def _get(self, key: bytes, namespace: None, limit_s: float) -> bytes | None:
         self._refuse_asleep()
         return self.values.get(key.decode())
+
+    def _get_all(
+        self, keys: list[bytes], namespace: None, limit_s: float | None
+    ) -> dict[bytes, bytes]:
+        if limit_s is not None:
+            self._refuse_asleep()
+        found = {key: self.values.get(key.decode()) for key in keys}
+        return {key: value for key, value in found.items() if value is not None}
 
     def _keys(self, prefix: bytes, *limits: Any) -> list[bytes]:
         if limits:

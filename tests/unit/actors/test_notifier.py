@@ -27,17 +27,18 @@ class Stores:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **status: Any) -> None:
         self.status, self.asked = status, list[str]()
-        monkeypatch.setattr(registry, "destinations", lambda namespace: sorted(self.status))
-        monkeypatch.setattr(registry, "find_store", self._find)
+        monkeypatch.setattr(registry, "find_stores", self.find)
 
-    def _find(self, name: str, namespace: str) -> Any:
-        self.asked.append(name)
+    def find(self, namespace: str) -> dict[str, Any]:
+        return {name: SimpleNamespace(submit=self._asking(name)) for name in sorted(self.status)}
 
+    def _asking(self, name: str) -> Any:
         def submit(method: object) -> Reply:
             assert method is DestinationApi.status
+            self.asked.append(name)
             return Reply(self.status[name])
 
-        return SimpleNamespace(submit=submit)
+        return submit
 
 
 @pytest.fixture(autouse=True)
@@ -95,15 +96,15 @@ def test_one_that_does_not_answer_is_restarting_and_keeps_no_other(
 
 def test_a_look_that_fails_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        Stores(monkeypatch, orders=RUNNING)
-        really, failures = registry.destinations, [RuntimeError("Ray's head is away")]
+        stores = Stores(monkeypatch, orders=RUNNING)
+        failures = [RuntimeError("Ray's head is away")]
 
-        def sometimes(namespace: str) -> list[str]:
+        def sometimes(namespace: str) -> dict[str, Any]:
             if failures:
                 raise failures.pop()
-            return really(namespace)
+            return stores.find(namespace)
 
-        monkeypatch.setattr(registry, "destinations", sometimes)
+        monkeypatch.setattr(registry, "find_stores", sometimes)
         actor = await made()
         await until(lambda: actor._looks >= 1)
         actor._watch.cancel()

@@ -30,13 +30,13 @@ end.set()
 
 
 def test_all_threads_are_raised_and_none_is_lowered() -> None:
-    began = os.getpriority(os.PRIO_PROCESS, 0)
+    lowered = str(min(os.getpriority(os.PRIO_PROCESS, 0) + 7, 19))
     environment = {k: v for k, v in os.environ.items() if k != "RAY_worker_niceness"}
     command = [sys.executable, "-c", _LOWERED]
     told = subprocess.check_output(command, env=environment, text=True, timeout=60).splitlines()
     # Its parent is no raylet, so at first nothing happens.
-    assert told[0] == str(began + 7)
+    assert told[0] == lowered
     if os.geteuid() == 0:
         assert told[1:] == ["3", "3"]
     else:
-        assert told[1:] in (["3", "3"], ["not allowed", str(began + 7)])
+        assert told[1:] in (["3", "3"], ["not allowed", lowered])

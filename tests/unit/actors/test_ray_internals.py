@@ -79,6 +79,8 @@ def test_without_rays_own_client_of_the_head_a_limit_counts_for_nothing(
         assert ray_internals.kv_put("key", "other", overwrite=False, limit_s=1.0)
         assert ray_internals.kv_get("key", 1.0) == "value"
         assert ray_internals.kv_keys("k", 1.0) == ["key"]
+        assert ray_internals.kv_all("k", 1.0) == ray_internals.kv_all("k") == {"key": "value"}
+        assert ray_internals.kv_all("other") == {}
         assert ray_internals.kv_delete("key", 1.0)
         assert not ray_internals.kv_delete("key", 1.0)
 
@@ -87,6 +89,7 @@ def test_without_rays_own_client_of_the_head_a_limit_counts_for_nothing(
     for call in (
         lambda: ray_internals.kv_get("key", 1.0),
         lambda: ray_internals.kv_keys("key", 1.0),
+        lambda: ray_internals.kv_all("key", 1.0),
         lambda: ray_internals.kv_put("key", "value", limit_s=1.0),
         lambda: ray_internals.kv_delete("key", 1.0),
     ):

@@ -45,6 +45,7 @@ def test_one_that_waits_for_a_node_is_shown_and_can_be_stopped(
     "ask",
     [
         lambda: registry.find_store("a"),
+        registry.find_stores,
         lambda: registry.with_process(),
         api.destinations,
         api.status,
