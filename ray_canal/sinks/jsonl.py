@@ -15,7 +15,7 @@ from typing import TextIO
 
 from ray_canal.sinks.dead_letters import shown
 from ray_canal.sinks.messages import MessageMaker
-from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, SinkError
+from ray_canal.sinks.port import Changed, Changes, Cursor, Guarantee, SinkError, disk_error
 from ray_canal.sinks.target_checks import SourceTable, path_check
 from ray_canal.sinks.whole_lines import end_last_line
 from ray_canal.source.setting_checks import CheckResult
@@ -38,7 +38,7 @@ class JsonLines:
             self._file = self._path.open("a", encoding="utf-8")
             end_last_line(self._path)
         except OSError as error:
-            raise SinkError(f"cannot write {self._path}: {error.strerror}") from error
+            raise disk_error(self._path, error) from error
         return None
 
     def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.message import Message, TableChange
-from ray_canal.errors import CanalError
+from ray_canal.errors import CanalError, os_error_text
 from ray_canal.model.message import MessagePart
 from ray_canal.model.position import EntryPosition, journal_key
 from ray_canal.model.table_event import STATEMENT, TRUNCATE
@@ -33,6 +33,7 @@ from ray_canal.views.table_events import is_of_table
 
 Guarantee = Literal["exactly_once", "at_least_once"]
 Kind = Literal["retry", "wait", "expired", "fenced", "poison", "schema", "fatal"]
+_WRONG_PATH = (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError)
 READ_AGAIN = "start the sink again, and let `ray-canal snapshot start` bring the table's rows"
 Transform = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 
@@ -58,6 +59,15 @@ class SinkError(CanalError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (*self.args, self.kind), self.__dict__)
+
+
+def disk_error(path: object, error: OSError) -> SinkError:
+    """Return what to raise for a file of a target that cannot be opened: "fatal" if its path is
+    wrong or barred, else "retry": a disk may get room, or be written again, and files be closed."""
+    return SinkError(
+        f"cannot write {path}: {os_error_text(error)}",
+        "fatal" if isinstance(error, _WRONG_PATH) else "retry",
+    )
 
 
 @contextlib.contextmanager

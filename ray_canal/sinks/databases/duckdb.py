@@ -18,7 +18,7 @@ from ray_canal.config import MirrorConfig
 from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.port import TransactionalDatabase, close_quietly
 from ray_canal.sinks.net_change import plain
-from ray_canal.sinks.port import Kind, SinkError
+from ray_canal.sinks.port import Kind, SinkError, disk_error
 from ray_canal.sinks.schema_follower import TableName, TargetTable
 from ray_canal.sinks.target_checks import path_check
 from ray_canal.source.setting_checks import CheckResult
@@ -26,6 +26,8 @@ from ray_canal.views.texts import decimal_texts
 
 _ROWS = "canal_rows"
 _ROW_ID = "rowid"
+_HEADERS_BYTES = 3 * 4096
+"""A file of DuckDB's begins with three headers, the first of them with its name."""
 _CONVERTED = {("BLOB", "VARCHAR"): "decode({})", ("VARCHAR", "BLOB"): "encode({})"}
 """Conversions that a cast does otherwise: it gives the digits of bytes, and reads text as such."""
 
@@ -44,10 +46,14 @@ class DuckDatabase(TransactionalDatabase):
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     def connect(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = duckdb.connect(str(self._path))
-        except duckdb.Error as error:  # another process has it
+        except OSError as error:
+            raise disk_error(self._path, error) from None
+        except duckdb.Error as error:  # another process has it, or the disk is full
+            if "set lock" not in str(error):
+                _remove_unfinished(self._path)
             raise SinkError(f"target: {error}", "retry") from None
         self._run("SET TimeZone = 'UTC'")
         # A schema may have the file's name, so every name is given whole.
@@ -250,6 +256,15 @@ class DuckDatabase(TransactionalDatabase):
             return list(connection.execute(sql, values or None).fetchall())
         except duckdb.Error as error:
             raise SinkError(f"target: {error}, at {sql[:120]}", _kind(error)) from None
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove a file whose headers a full disk has cut off: nothing is in it, and DuckDB would call
+    it no database once there is room."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        begun = file.read(_HEADERS_BYTES)
+        if not begun or (len(begun) < _HEADERS_BYTES and begun[8:12] == b"DUCK"):
+            path.unlink()
 
 
 def _kind(error: duckdb.Error) -> Kind:

@@ -165,11 +165,14 @@ class DeltaFile:
                 )
 
     def _make(self, schema: pa.Schema) -> DeltaTable:
-        return DeltaTable.create(
-            self._uri, schema, mode="ignore", storage_options=self._options,
-            configuration={**self._noted, **told_ends(schema)} or None,
-            raise_if_key_not_exists=False,
-        )  # fmt: skip
+        try:
+            return DeltaTable.create(
+                self._uri, schema, mode="ignore", storage_options=self._options,
+                configuration={**self._noted, **told_ends(schema)} or None,
+                raise_if_key_not_exists=False,
+            )  # fmt: skip
+        except TableNotFoundError as error:  # its folder cannot be made
+            raise SinkError(f"{self._uri}: {error}", "retry") from None
 
     def _note_ends(self, schema: pa.Schema) -> None:
         wanted = told_ends(schema)

@@ -50,6 +50,13 @@ def test_a_full_disk_is_told_by_the_commit_and_not_by_the_close() -> None:
     sink.close()
 
 
+def test_a_file_that_may_be_opened_later_is_tried_again(tmp_path: Path) -> None:
+    for path, kind in ((Path("/proc/none/file"), "retry"), (tmp_path, "fatal")):
+        with pytest.raises(SinkError, match=f"cannot write {path}: ") as refused:
+            JsonLines(path).open()
+        assert refused.value.kind == kind
+
+
 def test_lines_are_flat_messages(demo_log: None, tmp_path: Path) -> None:
     found = written(tmp_path, format="flat")
     assert {"INSERT", "UPDATE"} <= {line["type"] for line in found}

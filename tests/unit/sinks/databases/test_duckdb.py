@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import duckdb
@@ -52,3 +53,33 @@ def test_a_column_named_rowid_lets_no_equal_rows_go(tmp_path: Path) -> None:
         database.delete_like(name, rows.slice(1))
     assert raised.value.kind == "schema"
     database.close()
+
+
+@pytest.mark.parametrize("length", [0, 4096, 8192])
+def test_a_file_that_a_full_disk_cut_off_as_it_was_made_is_made_again(
+    length: int, tmp_path: Path
+) -> None:
+    """DuckDB says of it that it is no database, also when there is room again."""
+    path = tmp_path / "file.duckdb"
+    duckdb.connect(str(path)).close()
+    os.truncate(path, length)
+    database = DuckDatabase(MirrorConfig(), path)
+    with pytest.raises(SinkError) as raised:
+        database.connect()
+    assert raised.value.kind == "retry"
+    database.connect()
+    database.close()
+
+
+def test_a_file_of_another_program_stays(tmp_path: Path) -> None:
+    path = tmp_path / "file.duckdb"
+    path.write_text("mine")
+    with pytest.raises(SinkError):
+        DuckDatabase(MirrorConfig(), path).connect()
+    assert path.read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_made_is_told() -> None:
+    with pytest.raises(SinkError, match="cannot write /proc/none/file: No such file") as raised:
+        DuckDatabase(MirrorConfig(), Path("/proc/none/file")).connect()
+    assert raised.value.kind == "retry"

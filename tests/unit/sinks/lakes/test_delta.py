@@ -213,3 +213,11 @@ def test_a_key_from_0_to_minus_0_and_back(kind: pa.DataType, tmp_path: Path) -> 
     assert merge(2, [0.0], [-0.0]) == "[(1.5, 1), (-0.0, 2)]"
     assert merge(3, [-0.0], [0.0]) == "[(1.5, 1), (0.0, 3)]"
     assert merge(4, [-0.0, 0.0], [2.5]) == "[(1.5, 1), (2.5, 4)]"
+
+
+def test_a_folder_that_cannot_be_made_is_tried_again() -> None:
+    """Of a disk that is read-only, say: delta-rs tells it as a table that is not there."""
+    table = DeltaFile("/proc/none/t", "a")
+    with pytest.raises(SinkError, match="/proc/none/t") as raised:
+        table.create(pa.schema([("a", pa.int32())]))
+    assert raised.value.kind == "retry"
