@@ -143,6 +143,9 @@ class KeyedSnapshot:
                 self._read(chunk)
             if self._is_done:
                 break
+            if chunk is None and self._sequencer.has_doubts:
+                self._marks.low()  # raises where an XA transaction stays prepared
+                self._marks.high()
             yield from self._advance(0.0 if chunk is not None else _WAIT_S)
         if self._catalog.is_mariadb:
             at = self.position

@@ -11,8 +11,10 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from ray_canal.errors import PrivilegeMissing
+from ray_canal.errors import ConnectionLost, PrivilegeMissing
 from ray_canal.model.subscription import Subscription
+from ray_canal.snapshot import commits
+from ray_canal.snapshot.prepared import PreparedTransactions
 from ray_canal.snapshot.read import read_snapshot
 from ray_canal.snapshot.result import ResultReader
 from tests.integration.test_snapshot import config_of, rows_of
@@ -154,6 +156,41 @@ def test_what_is_prepared_while_rows_are_read(
     found = read(window, tmp_path)
     ending.join()
     assert found == {1: ("READ", 0), 2: ("UPDATE", 7), 3: ("READ", 0)}
+
+
+@READ
+@pytest.mark.parametrize("server", ["mysql97", "mariadb"], indirect=True)
+def test_one_that_stays_prepared_is_told(
+    window: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Any
+) -> None:
+    """The rows have been read, and wait for it alone. A subscriber's snapshot tries again."""
+    monkeypatch.setattr(commits, "LIMIT_S", 0.3)
+    ending = threading.Timer(1.0, window.execute, ("xa rollback 'stays'",))
+    told = list[str]()
+    really_told = PreparedTransactions._late
+
+    def late(mine: PreparedTransactions, left: frozenset[str] | None) -> str:
+        told.append(really_told(mine, left))
+        return told[-1]
+
+    monkeypatch.setattr(PreparedTransactions, "_late", late)
+
+    def prepare() -> None:
+        with window.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("xa start 'stays'")
+            cursor.execute("update meantime.t set v = 7 where id = 1")
+            cursor.execute("xa end 'stays'")
+            cursor.execute("xa prepare 'stays'")
+        ending.start()
+
+    Window(monkeypatch, prepare)
+    if read is read_by_a_subscriber:
+        assert read(window, tmp_path) == dict.fromkeys((1, 2, 3), ("READ", 0))
+    else:
+        with pytest.raises(ConnectionLost, match="XA RECOVER"):
+            read(window, tmp_path)
+    ending.join()
+    assert told[0].startswith(f"MySQL at {window.address}: 1 XA transactions have been prepared")
 
 
 @READ

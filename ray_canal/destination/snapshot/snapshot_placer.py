@@ -126,6 +126,12 @@ class SnapshotPlacer:
         """Number of keys of the log that are kept for chunks to come."""
         return sum(keys.shape[1] for keys in self._logged.kept)
 
+    @property
+    def has_doubts(self) -> bool:
+        """Return whether XA transactions that have changed the tables are prepared: chunks may
+        wait for their end."""
+        return self._sequencer.has_doubts
+
     def seen(self, low: ExecutedLow | PlaceLow) -> None:
         """Everything up to this mark shows by now."""
         self._sequencer.seen(low)
@@ -161,7 +167,7 @@ class SnapshotPlacer:
         end = EntryPosition(info.head.journal_name, info.head.end_position)
         if self._attempt.if_prepared is not None and ends_prepared(info):
             raise self._attempt.if_prepared
-        is_settled = self._sequencer.has_doubts and ends_prepared(info)
+        is_settled = self.has_doubts and ends_prepared(info)
         if is_settled or any(
             name == ANY_TABLE or name in self._attempt.keys for name in info.tables
         ):

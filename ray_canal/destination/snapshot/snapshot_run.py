@@ -161,7 +161,7 @@ class SnapshotRun:
             ledger = self.ledger
             tables = await thread.run(plan.wanted, ledger.wishes, ledger.tables)
             ledger = replace(ledger, tables=tables)
-            ledger = replace(ledger.begun_again(), began=ledger.began or _now_s())
+            ledger = replace(ledger.begun_again(), began=ledger.began or int(time.time()))
             await self.home.keep(self._client_id, ledger)
             self.ledger = ledger
             keys = await thread.run(self._find_tables, plan)
@@ -339,6 +339,9 @@ class _Rows:
                     await self._table(number)
             while self._reading or self._placer.waiting:
                 self._run.waits_for = "the log, to come as far as the rows that were read"
+                if self._placer.has_doubts:
+                    self._run.waits_for = "XA transactions that have changed its tables, to end"
+                    await self._thread.run(self._plan.low)  # raises where one stays prepared
                 await self._step()
         finally:
             for _, _, task in self._reading:
@@ -444,7 +447,3 @@ def unacked_bytes_max(config: InstanceConfig) -> int:
 
 def _next(ranges: Iterator[PlannedRange]) -> PlannedRange | None:
     return next(ranges, None)
-
-
-def _now_s() -> int:
-    return int(time.time())
