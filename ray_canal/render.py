@@ -7,6 +7,7 @@ Here every row becomes Python objects; nothing in the pipeline does.
 from __future__ import annotations
 
 import base64
+import codecs
 import contextlib
 import dataclasses
 import datetime as dt
@@ -95,7 +96,7 @@ def without_absent(row: dict[str, Any]) -> dict[str, Any]:
 
 def print_changes(
     connector: Connector,
-    out: IO[str],
+    out: TextIO,
     *,
     limit: int | None,
     batch_size: int,
@@ -107,12 +108,12 @@ def print_changes(
     A batch is acked when all of it is written; one cut by `limit` is rolled back, so it comes
     again.
     """
-    count = 0
+    count, escapes = 0, _needs_escapes(out)
     for message in connector.messages(batch_size, _POLL_S, stopped=stopped):
         # Positions order changes within one file; a message may span two, a part does not.
         for part in message.batches_by_part():
             for change in changes(part):
-                out.write(json.dumps(change, ensure_ascii=False) + "\n")
+                out.write(json.dumps(change, ensure_ascii=escapes) + "\n")
                 count += 1
                 if limit is not None and count >= limit:
                     out.flush()
@@ -187,12 +188,25 @@ def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         yield prefix, "-" if value is None else str(value)
 
 
+def standard_output() -> TextIO:
+    """Return where changes are printed. Raises ConfigError: the caller has closed it."""
+    if sys.stdout is None:  # Python has none then
+        raise ConfigError("standard output is closed: there is nowhere to print changes to")
+    return sys.stdout
+
+
+def _needs_escapes(out: TextIO) -> bool:
+    """Return whether a stream's encoding lacks characters; in JSON each has an escape."""
+    return not codecs.lookup(out.encoding or "utf-8").name.startswith("utf")
+
+
 def print_durably(batches: Sequence[pa.RecordBatch], out: TextIO) -> None:
     """Print changes as JSON lines; they are on the disk, or in the pipe, when it returns. Raises
     InstanceError: they could not be written; BrokenPipeError."""
+    escapes = _needs_escapes(out)
     try:
         for change in changes(batches):
-            out.write(json.dumps(change, ensure_ascii=False) + "\n")
+            out.write(json.dumps(change, ensure_ascii=escapes) + "\n")
         out.flush()
         if stat.S_ISREG(os.fstat(out.fileno()).st_mode):
             os.fsync(out.fileno())
@@ -324,8 +338,9 @@ def _write_arrow(batches: Iterator[pa.RecordBatch], directory: Path) -> None:
 @contextlib.contextmanager
 def _opened(output: Path | None) -> Iterator[IO[bytes]]:
     if output is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        out = standard_output().buffer
+        yield out
+        out.flush()
         return
     with output.open("wb") as out:
         yield out

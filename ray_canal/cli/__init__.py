@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +31,7 @@ from ray_canal.cli.options import (
 )
 from ray_canal.cli.ports import close_ports, open_ports, port_lines
 from ray_canal.cli.position import position
+from ray_canal.cli.process import prepare_process
 from ray_canal.cli.signals import ending_with_head as _ending_with_head
 from ray_canal.cli.signals import interrupted_by_sigterm as _interrupted_by_sigterm
 from ray_canal.cli.signals import until_signal as _until_signal
@@ -364,10 +364,10 @@ def redrive(
     Restart the destination afterwards: its later rows are then decoded with that schema, too.
     """
     from ray_canal.redrive import redrive as redriven
-    from ray_canal.render import print_durably
+    from ray_canal.render import print_durably, standard_output
 
     for part in redriven(config, destination, schema_sql=schema, keep=keep, client_id=client_id):
-        print_durably(part, sys.stdout)
+        print_durably(part, standard_output())
 
 
 @app.command()
@@ -426,6 +426,7 @@ def demo(
 def main() -> None:
     """Entry point: one clear line for each of our errors, and for files that cannot be read or
     written, exit code 1; 130 after Ctrl-C or SIGTERM."""
+    prepare_process()
     keep_freed_memory()
     _interrupted_by_sigterm()
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -43,8 +42,9 @@ def tail(
     one and its cursor alone.
     """
     import ray_canal as canal
-    from ray_canal.render import print_changes
+    from ray_canal.render import print_changes, standard_output
 
+    out = standard_output()
     begin: Any = start
     if client_id is not None:
         like = canal.subscriber(destination, client_id, namespace=namespace).show()
@@ -56,7 +56,7 @@ def tail(
         connector.subscribe(filter, start=begin, where=where or None)
         with until_signal(signal.SIGHUP) as stopped:
             print_changes(
-                connector, sys.stdout, limit=limit, batch_size=batch_size, stopped=stopped
+                connector, out, limit=limit, batch_size=batch_size, stopped=stopped
             )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import decimal
+import json
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from ray_canal.model.position import EntryPosition
-from ray_canal.render import plain, subscriber_lines
+from ray_canal.render import plain, print_durably, subscriber_lines
 
 
 @pytest.mark.parametrize(
@@ -57,3 +60,14 @@ def test_subscribers_for_a_terminal() -> None:
         "1001    failed      bin.000001:4711  -             -                     -    block",
         "1001: PositionPurged: it is gone",
     ]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso8859-1", "gbk", "utf-8"])
+def test_changes_are_json_in_any_encoding(encoding: str, tmp_path: Path) -> None:
+    text, names = "größe 漢 \U0001f600", {b"canal.schema": b"s", b"canal.table": b"t"}
+    columns = {"position": [4], "row": [0], "before": [None], "after": [{"c": text}]}
+    rows = pa.RecordBatch.from_pydict(columns).replace_schema_metadata(names)
+    with (tmp_path / "out").open("w", encoding=encoding) as out:
+        print_durably([rows], out)
+    (line,) = (tmp_path / "out").read_text(encoding).splitlines()
+    assert json.loads(line)["after"] == {"c": text}
