@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import decimal
+import errno
 import itertools
 import json
 import os
@@ -342,8 +343,13 @@ def _opened(output: Path | None) -> Iterator[IO[bytes]]:
         yield out
         out.flush()
         return
-    with output.open("wb") as out:
-        yield out
+    try:
+        with output.open("wb") as out:
+            yield out
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):  # which name no file
+            error.filename = str(output)
+        raise
 
 
 @contextlib.contextmanager

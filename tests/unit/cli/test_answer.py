@@ -65,7 +65,11 @@ def test_exit_codes(error: BaseException, code: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("output", "told"),
-    [("nowhere/out.jsonl", "No such file or directory: {}"), ("", "Is a directory: {}")],
+    [
+        ("nowhere/out.jsonl", "No such file or directory: {}"),
+        ("", "Is a directory: {}"),
+        ("/dev/full", "No space left on device: {}"),
+    ],
 )
 def test_an_output_that_cannot_be_written_is_a_line_and_not_a_traceback(
     output: str,
