@@ -1,11 +1,15 @@
-"""Commands whose output is closed, or has no place for some characters."""
+"""Commands whose output is closed or has no place for some characters, and few open files."""
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 
+import pytest
+
+from ray_canal.cli.process import prepare_process
 from ray_canal.demo import BINLOGS
 
 
@@ -31,3 +35,18 @@ def test_text_that_the_output_cannot_have_is_escaped() -> None:
     command = [sys.executable, "-c", f"{code}; cli.main()"]
     found = subprocess.run(command, env=env, capture_output=True, text=True)
     assert (found.stdout, found.stderr) == ("\\u6f22\n", "")
+
+
+@pytest.mark.parametrize(
+    ("limits", "then"),
+    [((1024, 1 << 20), (65536, 1 << 20)), ((64, 4096), (4096, 4096)), ((1024, -1), (65536, -1)),
+     ((1 << 17, 1 << 20), None), ((-1, -1), None), ((64, 64), None)],
+)  # fmt: skip
+def test_as_many_files_are_opened_as_the_user_may(
+    limits: tuple[int, int], then: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: told.append(both))
+    prepare_process()
+    assert told == ([then] if then else [])
