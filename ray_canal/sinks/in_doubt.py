@@ -8,8 +8,11 @@ they are locked. Other transactions end with a ROLLBACK; their rows never come t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +21,11 @@ import pyarrow.compute as pc
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.message import Message
+from ray_canal.model.arrays import Int64s
 from ray_canal.model.message import MessagePart
 from ray_canal.sinks.rows import Rows
 from ray_canal.views.envelope import constant
+from ray_canal.views.row_places import RowPlace
 from ray_canal.views.transactions import (
     COMMIT_PREPARED,
     COMMITTED,
@@ -30,12 +35,17 @@ from ray_canal.views.transactions import (
     has_doubts,
 )
 
+_ROW_BITS = 30
+"""Bits of a row's number in its event, or its offset in one that is compressed: 1 GiB at most."""
+
 
 class XaEnd(NamedTuple):
-    """An entry that ends a transaction whose rows are kept. `position`: of the entry."""
+    """An entry that ends a transaction whose rows are kept, or not shown where they are.
+    `transaction`: its name, if it was prepared in the same message; `position`: of the entry."""
 
     xa_id: str
     is_committed: bool
+    transaction: str
     position: int
 
 
@@ -44,50 +54,67 @@ class InDoubt:
     """The transactions of a message that have not just been committed.
 
     `undone`: the names of those whose rows do not count. `prepared`: by name, the XA ids of those
-    whose rows are to be kept. `ends`: by (binlog file, offset behind the entry), the XA ids of
-    those whose rows are kept by then, and whether they count now.
+    whose rows are to be kept until their end comes. `ends`: by (binlog file, offset behind the
+    entry), what an `XaEnd` tells of it, but for its position.
     """
 
     undone: frozenset[str]
     prepared: Mapping[str, str]
-    ends: Mapping[tuple[str, int], tuple[str, bool]]
+    ends: Mapping[tuple[str, int], tuple[str, bool, str]]
 
-    def counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that are written where they are in the log."""
-        names = pa.array([*self.undone, *self.prepared], pa.string())
-        if not len(names):
+    def counted(self, batch: pa.RecordBatch, ends: Sequence[XaEnd] = ()) -> pa.RecordBatch:
+        """Return the rows that are written where they are in the log, and those that these ends
+        let count, with the ids that they have there."""
+        if not self.undone and not self.prepared:
             return batch
-        return batch.filter(pc.invert(pc.is_in(_names_of(batch), value_set=names)))
-
-    def waiting(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield the rows that are to be kept, by the names of their transactions."""
-        if self.prepared:
-            names = _names_of(batch)
-            for name in self.prepared:
-                found = batch.filter(pc.equal(names, name))
-                if found.num_rows:
-                    yield name, found
+        known = {end.transaction: end.position for end in ends if end.is_committed}
+        names = pc.fill_null(_names_of(batch), "").dictionary_encode()
+        told = [
+            known.get(name, -1) if name in self.prepared or name in self.undone else 0
+            for name in names.dictionary.to_pylist()
+        ]
+        if not any(told):
+            return batch
+        at = np.array(told, np.int64)[names.indices.to_numpy()]
+        if (at > 0).any():
+            position = np.where(at > 0, at, batch["position"])
+            row = np.where(at > 0, _rows_moved(batch), batch["row"])
+            batch = _with(batch, {"position": pa.array(position), "row": pa.array(row)})
+        return batch if at.min() >= 0 else batch.filter(pa.array(at >= 0))
 
     def ends_in(self, part: MessagePart, chunk: DecodedChunk) -> list[XaEnd]:
         """Return which of the entries [part.first, part.last) of a chunk are such ends."""
-        events, first, last = chunk.events, part.first, part.last
-        behind = events["position"][first:last] + events["length"][first:last].astype(np.int64)
+        known = self._sorted_ends.get(chunk.layout.journal_name)
+        if part.last <= part.first or known is None:
+            return []
+        events = chunk.events[part.first : part.last]
+        behind = events["position"] + events["length"].astype(np.int64)
         found = []
-        for (journal_name, end), (xa_id, is_committed) in self.ends.items():
-            at = first + int(np.searchsorted(behind, end, "right")) - 1
-            is_here = journal_name == chunk.layout.journal_name and at >= first
-            if is_here and behind[at - first] == end:
-                found.append(XaEnd(xa_id, is_committed, int(events["position"][at])))
-        return sorted(found, key=lambda each: each.position)
+        for end in known[bisect_left(known, behind[0]) : bisect_right(known, behind[-1])]:
+            at = int(np.searchsorted(behind, end, "right")) - 1
+            if behind[at] == end:
+                told = self.ends[chunk.layout.journal_name, end]
+                found.append(XaEnd(*told, int(events["position"][at])))
+        return found
+
+    @cached_property
+    def _sorted_ends(self) -> dict[str, list[int]]:
+        """Offsets behind the ends, by file."""
+        found = defaultdict[str, list[int]](list)
+        for journal_name, end in sorted(self.ends):
+            found[journal_name].append(end)
+        return found
 
 
-def in_doubt(message: Message, has: Callable[[str], bool] | None) -> InDoubt | None:
+def in_doubt(
+    message: Message, has: Callable[[str], bool] | None, moves_all: bool = False
+) -> InDoubt | None:
     """Return the transactions of a message that have not just been committed; None: all have.
     `has`: whether the target has kept rows of an XA id; None: it keeps none, and gets those of an
     XA transaction as it is prepared.
 
-    One that is prepared and committed in one message is written as any other, unless the target
-    has kept rows of its XA id: the message may have come before, and ended earlier.
+    One that is prepared and committed in one message is written as any other, unless `moves_all`,
+    or the target has kept rows of its XA id: the message may have come before, and ended earlier.
     """
     parts = message.chunks_by_part()
     if not any(has_doubts(chunk.events[part.first : part.last]) for part, chunk in parts):
@@ -96,7 +123,8 @@ def in_doubt(message: Message, has: Callable[[str], bool] | None) -> InDoubt | N
     undone: set[str] = set()
     prepared: dict[str, str] = {}
     open_here: dict[str, str] = {}
-    ends: dict[tuple[str, int], tuple[str, bool]] = {}
+    ends: dict[tuple[str, int], tuple[str, bool, str]] = {}
+    ended: set[str] = set()
     for row in told.filter(pc.not_equal(told.column("outcome"), COMMITTED)).to_pylist():
         outcome, name, xa_id = row["outcome"], row["transaction"], row["xa_id"] or ""
         if outcome == ROLLED_BACK:
@@ -107,9 +135,13 @@ def in_doubt(message: Message, has: Callable[[str], bool] | None) -> InDoubt | N
             open_here[xa_id] = name
             if has(xa_id):
                 prepared[name] = xa_id
-        elif has(xa_id):
-            ends[row["journal_name"], row["end"]] = xa_id, outcome == COMMIT_PREPARED
-            open_here.pop(xa_id, None)
+        elif has(xa_id) or (moves_all and xa_id in open_here and outcome == COMMIT_PREPARED):
+            if found := open_here.pop(xa_id, ""):
+                prepared[found] = xa_id
+            if found or xa_id not in ended:  # else one without rows has had the id since
+                is_committed = outcome == COMMIT_PREPARED
+                ends[row["journal_name"], row["end"]] = xa_id, is_committed, found
+            ended.add(xa_id)
         elif outcome == ROLLBACK_PREPARED and xa_id in open_here:
             undone.add(open_here.pop(xa_id))
         else:
@@ -118,27 +150,87 @@ def in_doubt(message: Message, has: Callable[[str], bool] | None) -> InDoubt | N
     return InDoubt(frozenset(undone), prepared, ends)
 
 
+def rows_by_transaction(
+    batch: pa.RecordBatch, chosen: Collection[str]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of transactions, by their names."""
+    names = _names_of(batch)
+    for name in names.unique().to_pylist():
+        if name in chosen:
+            yield name, batch.filter(pc.equal(names, name))
+
+
 def _names_of(batch: pa.RecordBatch) -> pa.Array:
     return batch.column("transaction").cast(pa.string())
 
 
-def moved(rows: Sequence[Rows], timeline: int, journal_name: str, position: int) -> list[Rows]:
-    """Return rows with the ids that they have where XA COMMIT is: its place, and numbers from 0
-    on."""
-    found, number = [], 0
+def moved(rows: Sequence[Rows], place: RowPlace) -> list[Rows]:
+    """Return rows with the ids that they have where XA COMMIT is: its place, and in it numbers that
+    tell where each row is in the log, however the log was cut."""
+    found = []
     for each in rows:
         batch, count = each.batch, each.batch.num_rows
         news = {
-            "timeline": constant(timeline, count),
-            "journal_name": pa.repeat(journal_name, count).dictionary_encode(),
-            "position": constant(position, count),
-            "row": pa.array(range(number, number + count)),
+            "timeline": constant(place.timeline, count),
+            "journal_name": pa.repeat(place.journal_name, count).dictionary_encode(),
+            "position": pa.repeat(place.position, count),
         }
-        for name, column in news.items():
-            at = batch.schema.get_field_index(name)  # a transform may have left it out
-            if at >= 0:
-                field = batch.schema.field(at)
-                batch = batch.set_column(at, field, column.cast(field.type))
-        found.append(Rows(batch, each.meta))
-        number += count
+        if _has_ids(batch):
+            news["row"] = pa.array(_rows_moved(batch))
+        found.append(Rows(_with(batch, news), each.meta))
     return found
+
+
+def in_order(found: Sequence[Rows]) -> list[Rows]:
+    """Return rows of each table by their ids."""
+    tables: dict[tuple[str, str, str], dict[pa.Schema, list[Rows]]] = {}
+    for rows in found:
+        runs = tables.setdefault((rows.schema, rows.table, rows.statement), {})
+        runs.setdefault(rows.batch.schema, []).append(rows)
+    return [rows for runs in tables.values() for rows in _woven([*map(_sorted, runs.values())])]
+
+
+def _sorted(run: Sequence[Rows]) -> Rows:
+    batch = pa.concat_batches([rows.batch for rows in run])
+    if _has_ids(batch):
+        order = np.lexsort((batch["row"], batch["position"]))
+        if (order[1:] < order[:-1]).any():
+            batch = batch.take(pa.array(order))
+    return Rows(batch, run[0].meta)
+
+
+def _woven(found: Sequence[Rows]) -> Iterator[Rows]:
+    """Yield the rows of one table whose columns differ in turn, as their ids are. (Some images have
+    all columns, others do not.)"""
+    if len(found) == 1 or not all(_has_ids(rows.batch) for rows in found):
+        yield from found
+        return
+    row, position = (np.concatenate([r.batch[name] for r in found]) for name in ("row", "position"))
+    owners = np.repeat(np.arange(len(found)), [rows.batch.num_rows for rows in found])
+    owners = owners[np.lexsort((row, position))]
+    taken = [0] * len(found)
+    for run in np.split(owners, np.flatnonzero(np.diff(owners)) + 1):
+        owner = int(run[0])
+        batch = found[owner].batch.slice(taken[owner], len(run))
+        taken[owner] += len(run)
+        yield Rows(batch, found[owner].meta)
+
+
+def _has_ids(batch: pa.RecordBatch) -> bool:
+    """Return whether a transform has left the columns."""
+    return {"position", "row"} <= set(batch.schema.names)
+
+
+def _rows_moved(batch: pa.RecordBatch) -> Int64s:
+    position, row = (batch[name].to_numpy(zero_copy_only=False) for name in ("position", "row"))
+    found: Int64s = (position.astype(np.int64) << _ROW_BITS) + row
+    return found
+
+
+def _with(batch: pa.RecordBatch, news: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    for name, column in news.items():
+        at = batch.schema.get_field_index(name)  # a transform may have left it out
+        if at >= 0:
+            field = batch.schema.field(at)
+            batch = batch.set_column(at, field, column.cast(field.type))
+    return batch

@@ -51,7 +51,7 @@ def make_sink(config: SinkConfig, spread: Spread = in_threads) -> Sink:
         from ray_canal.sinks.lakes.lake import LakeMirror, LakeSink
 
         kind = LakeSink if config.lake.mode == "append" else LakeMirror
-        return kind(config.lake, lake_of(config, spread), config.destination)
+        return kind(config.lake, lake_of(config, spread), config.destination, config.name)
     if config.type in _QUEUES:
         module, name = _QUEUES[config.type]
         if config.type == "rabbitmq" and config.rabbitmq.stream:

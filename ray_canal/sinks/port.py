@@ -12,12 +12,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.message import Message, TableChange
@@ -26,8 +25,8 @@ from ray_canal.model.message import MessagePart
 from ray_canal.model.position import EntryPosition, journal_key
 from ray_canal.model.table_event import STATEMENT, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
-from ray_canal.sinks.in_doubt import InDoubt, XaEnd, moved
-from ray_canal.sinks.rows import Rows, table_of
+from ray_canal.sinks.in_doubt import InDoubt, XaEnd, in_order, moved, rows_by_transaction
+from ray_canal.sinks.rows import Rows, table_of, within
 from ray_canal.views.row_places import RowPlace, place_at
 from ray_canal.views.table_events import is_of_table
 
@@ -161,11 +160,18 @@ def refuse_later_timeline(timeline: int, place: Cursor | RowPlace | None) -> Non
 
 class PreparedRows(Protocol):
     """Port of what a target keeps: rows of transactions that are prepared, by their XA ids. What is
-    kept or ended counts from the target's next commit on."""
+    kept or ended counts from the target's next commit on.
+
+    `moves_all`: the target tells by the ids of rows what it has, so those of every XA transaction
+    get ids of its end, also if it ends where it is prepared: such a message may come again in two.
+    Else those are written where they are, and what is before an end is committed before it.
+    """
+
+    moves_all: bool
 
     @property
     def place(self) -> Cursor | None:
-        """Return the place up to which all was kept, or has ended."""
+        """Return the place up to which all was kept, or has ended; None: not known."""
         ...
 
     def has(self, xa_id: str) -> bool: ...
@@ -174,8 +180,9 @@ class PreparedRows(Protocol):
         are of a transaction that has ended."""
         ...
 
-    def rows(self, xa_id: str) -> Sequence[Rows]:
-        """Return what is kept, in log order. Raises SinkError."""
+    def rows(self, xa_id: str, before: RowPlace, transaction: str = "") -> Sequence[Rows]:
+        """Return what is kept of rows before a place, in log order; "": of the transaction that has
+        had the id longest. Raises SinkError."""
         ...
 
     def end(self, xa_id: str) -> None:
@@ -282,15 +289,15 @@ class Changes:
     @cached_property
     def _rows(self) -> list[Rows]:
         """Rows that are to be written now; first those that an XA COMMIT lets count."""
-        found = [rows for end in self._ends if end.is_committed for rows in self._released(end)]
+        found = self._released
         for batch in self._view.batches:
             if is_of_table(batch):
                 if batch["event_type"][0].as_py() == STATEMENT:
                     found.append(Rows(batch, self._metas.get(table_of(batch))))
                 continue
-            counted = batch if self.in_doubt is None else self.in_doubt.counted(batch)
+            counted = batch if self.in_doubt is None else self.in_doubt.counted(batch, self._due)
             found.extend(self._transformed(counted))
-        return found
+        return in_order(found) if self._due else found
 
     @cached_property
     def _metas(self) -> dict[tuple[str, str], TableMeta]:
@@ -317,9 +324,29 @@ class Changes:
         first = int(self.chunk.events["position"][self.part.first])
         return any(end.position == first for end in self._ends)
 
-    def _released(self, end: XaEnd) -> list[Rows]:
-        place = self.message.timeline, self.chunk.layout.journal_name, end.position
-        return [] if self.kept is None else moved(self.kept.rows(end.xa_id), *place)
+    @property
+    def begins_commit(self) -> bool:
+        """Return whether what comes before is to be committed first."""
+        return self.begins_with_ddl or (self.ends_prepared and not self._moves_all)
+
+    @property
+    def _moves_all(self) -> bool:
+        return self.kept is not None and self.kept.moves_all
+
+    @cached_property
+    def _due(self) -> list[XaEnd]:
+        """The ends that the target has not come to yet."""
+        return self.after(self.kept.place)._ends if self.kept is not None and self._ends else []
+
+    @property
+    def _released(self) -> list[Rows]:
+        """Rows that were kept before and that an XA COMMIT lets count."""
+        found, name = list[Rows](), self.chunk.layout.journal_name
+        for end in self._due:
+            if self.kept is not None and end.is_committed:
+                place = RowPlace(self.message.timeline, journal_key(name)[1], end.position, 0, name)
+                found += moved(self.kept.rows(end.xa_id, place, end.transaction), place)
+        return found
 
     def keep_prepared(self) -> None:
         """Have the target keep rows of XA transactions that are prepared here, and drop those
@@ -331,11 +358,10 @@ class Changes:
             return
         for end in new._ends:
             self.kept.end(end.xa_id)
-        if not self.in_doubt.prepared:
-            return
-        for batch in new._view.batches:
+        names = self.in_doubt.prepared.keys() - {end.transaction for end in new._ends}
+        for batch in new._view.batches if names else ():
             if not is_of_table(batch):
-                for name, waiting in self.in_doubt.waiting(batch):
+                for name, waiting in rows_by_transaction(batch, names):
                     xa_id, place = self.in_doubt.prepared[name], place_at(waiting, 0)
                     for rows in self._transformed(waiting):
                         self.kept.keep(xa_id, name, rows, place)
@@ -348,19 +374,18 @@ class Changes:
 
     def pieces(self) -> list[Changes]:
         """Return the same entries in pieces: each DDL that changes a table, and each end of an XA
-        transaction whose rows were kept, is at the start of one."""
+        transaction before which is to be committed, is at the start of one; the target has kept
+        what is to be kept of a whole piece, or of none of it."""
         places = {change.position for change in self.schema_changes}
-        places |= {end.position for end in self._ends}
-        if not places:
-            return [self]
         first, last = self.part.first, self.part.last
+        cuts = {first}
+        if self._moves_all and self.kept is not None:
+            cuts.add(last - len(self.after(self.kept.place)))
+        else:
+            places |= {end.position for end in self._ends}
         positions = self.chunk.events["position"][first:last]
-        cuts = sorted({first, *(first + int(np.searchsorted(positions, at)) for at in places)})
-        return [
-            self.between(low, high)
-            for low, high in zip(cuts, [*cuts[1:], last], strict=True)
-            if low < high
-        ]
+        cuts |= {first + int(np.searchsorted(positions, at)) for at in places}
+        return [self.between(low, high) for low, high in pairwise(sorted({*cuts, last}))]
 
     @property
     def schema_changes(self) -> list[TableChange]:
@@ -390,29 +415,14 @@ class Changes:
         batches = self._written
         low = -1
         for change in self.schema_changes:
-            yield from _within(batches, low, change.position)
+            yield from within(batches, low, change.position)
             meta = news.get((change.position, change.schema, change.table))
             at = int(np.searchsorted(positions, change.position))
             event = self.chunk.events[at]
             end = change.position + int(event["length"])
             yield Changed(change, meta, end, int(event["timestamp"]))
             low = change.position
-        yield from _within(batches, low, None)
-
-
-def _within(batches: list[Rows], low: int, high: int | None) -> Iterator[Rows]:
-    """Rows whose event begins in [low, high)."""
-    if low < 0 and high is None:
-        yield from batches
-        return
-    for rows in batches:
-        places = rows.batch["position"]
-        chosen = pc.greater_equal(places, low)
-        if high is not None:
-            chosen = pc.and_(chosen, pc.less(places, high))
-        found = rows.batch.filter(chosen)
-        if found.num_rows:
-            yield replace(rows, batch=found)
+        yield from within(batches, low, None)
 
 
 class Sink(Protocol):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ray_canal.model.table_meta import TableMeta
 
@@ -46,3 +48,18 @@ class Rows:
     def statement(self) -> str:
         """The text of a statement that changed rows that the log does not have; else empty."""
         return _note(self.batch, "sql")
+
+
+def within(batches: Sequence[Rows], low: int, high: int | None) -> Iterator[Rows]:
+    """Yield rows whose event begins in [low, high)."""
+    if low < 0 and high is None:
+        yield from batches
+        return
+    for rows in batches:
+        places = rows.batch["position"]
+        chosen = pc.greater_equal(places, low)
+        if high is not None:
+            chosen = pc.and_(chosen, pc.less(places, high))
+        found = rows.batch.filter(chosen)
+        if found.num_rows:
+            yield replace(rows, batch=found)

@@ -214,8 +214,8 @@ class Runner:
             self.status.skipped_entries += len(whole) - len(changes)
             if not len(changes):
                 continue
-            for number, piece in enumerate(changes.pieces()):
-                if run and (number or piece.ends_prepared or piece.begins_with_ddl):
+            for piece in changes.pieces():
+                if run and piece.begins_commit:
                     place = self._write(run)
                     run = []
                 run.append(piece)
@@ -228,7 +228,10 @@ class Runner:
         """Return the transactions whose rows may not count, for a target that shows tables."""
         if not self._config.whole_transactions or not hasattr(self._sink, "prepared"):
             return None
-        return in_doubt(message, None if self._kept is None else self._kept.has)
+        kept = self._kept
+        if kept is None:
+            return in_doubt(message, None)
+        return in_doubt(message, kept.has, kept.moves_all)
 
     @property
     def _kept(self) -> PreparedRows | None:

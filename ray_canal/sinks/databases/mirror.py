@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from ray_canal.config import MirrorConfig
 from ray_canal.config.sink import MirrorOrder
 from ray_canal.sinks.databases.checks import check_mirror
+from ray_canal.sinks.databases.mirror_prepared import MirrorPrepared
 from ray_canal.sinks.databases.port import OTHERS, Database
-from ray_canal.sinks.databases.prepared_table import PreparedTable
 from ray_canal.sinks.databases.renames import DatabaseFollower
 from ray_canal.sinks.databases.sender import Sender, TableWrite
 from ray_canal.sinks.key_shares import shared_out
@@ -89,7 +89,7 @@ class Mirror:
         self._first = Sender(sink, destination, self._database)
         self._senders = [self._first]
         self._order = config.order
-        self.prepared = PreparedTable(sink, self._first, config.cursor_database)
+        self.prepared = MirrorPrepared(sink, self._first, config.cursor_database)
         begin = self._first.begin_ddl
         self._follower = DatabaseFollower(config, self._database, begin, sink, destination)
         self._runs: dict[tuple[Sender, ...], list[_Run]] = {}  # by who writes them

@@ -48,6 +48,7 @@ _REWOUND = "ray_canal.rewound"
 _APPEND_ONLY = "table is append-only"
 _UNFIT = "rows failed validation check"
 """Words of delta-rs, whose errors are of one class: rows break a constraint of the table."""
+_READ_ROWS = 64
 _PARTS = ("timeline", "file", "position", "row")
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -147,6 +148,19 @@ class DeltaFile:
     def has_rows(self) -> bool:
         """Return whether the table has files, so perhaps rows."""
         return self._table is not None and bool(self._opened.file_uris())
+
+    def read(self, columns: Sequence[str], which: Mapping[str, str]) -> pa.Table:
+        """Return columns of the rows that have these values. (Given a condition, a dataset compares
+        it with what delta-rs tells of its files, at times as another type, which fails.)"""
+        names, found = list(dict.fromkeys([*columns, *which])), []
+        with _translated(self._uri):
+            dataset = self._opened.to_pyarrow_dataset()
+            for batch in dataset.to_batches(columns=names, batch_size=_READ_ROWS):
+                for name, value in which.items():
+                    batch = batch.filter(pc.equal(batch[name].cast(pa.string()), value))
+                found.append(batch)
+            table = pa.Table.from_batches(found, dataset.scanner(columns=names).projected_schema)
+        return table.select(list(columns))
 
     @property
     def properties(self) -> Mapping[str, str | None]:

@@ -81,6 +81,11 @@ class DeltaLake:
     def has_rows(self, name: TableName) -> bool:
         return self.file(name).has_rows
 
+    def read(
+        self, name: TableName, columns: Sequence[str], which: Mapping[str, str]
+    ) -> pa.Table:
+        return self.file(name).read(columns, which)
+
     def merge(
         self,
         name: TableName,

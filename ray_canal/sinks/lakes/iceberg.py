@@ -30,7 +30,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
     ValidationError,
 )
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, And, EqualTo
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table, Transaction
 
@@ -119,6 +119,14 @@ class IcebergLake:
         if snapshot is None or snapshot.summary is None:
             return False
         return int(snapshot.summary.additional_properties.get("total-records", 1)) > 0
+
+    def read(
+        self, name: TableName, columns: Sequence[str], which: Mapping[str, str]
+    ) -> pa.Table:
+        wanted = [EqualTo(column, value) for column, value in which.items()]
+        with _translated(str(name)):
+            scan = self._known(name).scan(And(AlwaysTrue(), AlwaysTrue(), *wanted), tuple(columns))
+            return scan.to_arrow()
 
     def merge(
         self,

@@ -22,6 +22,7 @@ from ray_canal.config.sink import LakeConfig, TablePolicy
 from ray_canal.model.position import journal_key
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec, column_specs
+from ray_canal.sinks.lakes.lake_prepared import KeptTables, LakePrepared
 from ray_canal.sinks.lakes.renames import Renames
 from ray_canal.sinks.net_change import as_in_target, net_change
 from ray_canal.sinks.port import (
@@ -29,7 +30,6 @@ from ray_canal.sinks.port import (
     Changes,
     Cursor,
     Guarantee,
-    PreparedRows,
     SinkError,
     naming,
     refuse_later_timeline,
@@ -47,7 +47,7 @@ _PLACE = ("timeline", "journal_name", "position", "row")
 _ENVELOPE = ("timeline", "journal_name", "position", "row", "execute_time", "gtid", "transaction")
 
 
-class Lake(TargetTables, Protocol):
+class Lake(TargetTables, KeptTables, Protocol):
     """A kind of table format. That a table is emptied, dropped or moved is committed with `now`.
     What else a statement does to it, which may be more than one thing, keeps the place that the
     table has come to: where that ends in the midst, all of it is done again."""
@@ -119,12 +119,12 @@ class _Run:
 
 
 class LakeSink:
-    """A sink into a lake: exactly once. Rows of XA transactions are written at XA PREPARE."""
+    """A sink into a lake: exactly once."""
 
     guarantee: Guarantee = "exactly_once"
-    prepared: PreparedRows | None = None
 
-    def __init__(self, config: LakeConfig, lake: Lake, destination: str) -> None:
+    def __init__(self, config: LakeConfig, lake: Lake, destination: str, sink: str) -> None:
+        self.prepared = LakePrepared(sink, destination, lake)
         self._config = config
         self._lake = lake
         self._appends = config.mode == "append"
@@ -136,6 +136,7 @@ class LakeSink:
         """Tables have places of their own: there is none of all."""
         self._forget()
         self._lake.open()
+        self.prepared.open()
         return None
 
     def check(self, tables: Sequence[SourceTable]) -> Iterator[CheckResult]:
@@ -166,6 +167,7 @@ class LakeSink:
 
     def _forget(self) -> None:
         self._runs.clear()
+        self.prepared.abort()
         self._follower.forget()
 
     def write(self, changes: Changes) -> None:
@@ -183,6 +185,7 @@ class LakeSink:
 
     def commit(self, upto: Cursor) -> None:
         self._flush()
+        self.prepared.commit(upto)
 
     # --- rows ------------------------------------------------------------------------------------
 

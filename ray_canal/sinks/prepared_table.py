@@ -1,27 +1,27 @@
-"""Rows of XA transactions that are prepared, in a table next to the cursors of a mirror: written in
-the transaction that commits the place behind XA PREPARE, and removed in that of their end."""
+"""Rows of XA transactions that are prepared, in a table of the target: there with a commit from XA
+PREPARE on, and gone with that of their end."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.sinks.column_specs import ColumnSpec
-from ray_canal.sinks.databases.sender import Sender, TableWrite
 from ray_canal.sinks.port import Cursor, SinkError
 from ray_canal.sinks.rows import Rows
-from ray_canal.sinks.schema_follower import TableName
 from ray_canal.views.ipc_stream import ipc_stream
 from ray_canal.views.row_places import RowPlace
 
-_TABLE = "canal_prepared"
-_COLUMNS = pa.schema(
+TABLE = "canal_prepared"
+ROW_SCHEMA = pa.schema(
     [
         ("id", pa.binary()),
         ("sink", pa.string()),
@@ -31,86 +31,116 @@ _COLUMNS = pa.schema(
         ("batch", pa.binary()),
     ]
 )
+COLUMNS = [ColumnSpec(each.name, each.type, is_key=each.name == "id") for each in ROW_SCHEMA]
 _PART_BYTES = 1 << 20
+_HELD_BYTES = 16 << 20
+"""So much of what is committed stays in memory, too: most transactions end soon."""
 _META = b"canal.table_meta"
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Some rows of a transaction, as one row of the table. Places compare as the log has them."""
+    """Some rows of a transaction, as one row of the table. Places compare as the log has them.
+    `rows`: until they are committed; `batch`: as the table has them, if that is in memory."""
 
     id: bytes
     transaction: str
-    place: str = ""
+    place: str
+    rows: Rows | None = field(default=None, repr=False)
     batch: bytes = field(default=b"", repr=False)
 
 
-class PreparedTable:
-    """The `PreparedRows` of a mirror; `sender` writes them."""
+class KeptChange(NamedTuple):
+    """Change of the table by a commit: ids that go, rows that come."""
 
-    def __init__(self, sink: str, sender: Sender, database: str) -> None:
+    deletes: pa.Table
+    upserts: pa.Table
+
+
+class PreparedTable(ABC):
+    """The `PreparedRows` of targets of one kind, which read and write the table."""
+
+    moves_all = False
+
+    def __init__(self, sink: str) -> None:
         self._sink = sink
-        self._sender = sender
-        self._name = TableName(database, _TABLE)
-        self._is_made = False
         self._known: dict[str, list[_Part]] = {}  # in the target, by XA id
         self._staged: defaultdict[str, list[_Part]] = defaultdict(list)
         self._gone: set[bytes] = set()
         self._ended: set[str] = set()
 
-    def open(self) -> None:
-        """Look what there is, once the sender is open. Raises SinkError."""
-        self.abort()
-        self._known = {}
-        database = self._sender.database
-        self._is_made = database.find(self._name) is not None
-        if self._is_made:
-            columns = ("id", "xa_id", "of_transaction")
-            for part_id, xa_id, name in database.own_rows(_TABLE, columns, {"sink": self._sink}):
-                part = _Part(bytes(part_id), str(name))
-                self._known.setdefault(str(xa_id), []).append(part)
+    @abstractmethod
+    def _read(self, columns: Sequence[str], which: Mapping[str, str]) -> Iterable[Sequence[Any]]:
+        """Return columns of the table's rows that have these values; none if there is no table."""
+
+    @abstractmethod
+    def _have_table(self) -> None:
+        """See to it that the table can be written by the next commit."""
 
     @property
-    def place(self) -> Cursor | None:
-        return self._sender.place
+    @abstractmethod
+    def place(self) -> Cursor | None: ...
+
+    def open(self) -> None:
+        """Look what there is. Raises SinkError."""
+        self.abort()
+        self._known = {}
+        columns = ("id", "xa_id", "of_transaction", "place")
+        for part_id, xa_id, name, place in self._read(columns, {"sink": self._sink}):
+            part = _Part(bytes(part_id), str(name), str(place))
+            self._known.setdefault(str(xa_id), []).append(part)
 
     def has(self, xa_id: str) -> bool:
         return bool(self._staged.get(xa_id)) or (xa_id in self._known and xa_id not in self._ended)
 
     def keep(self, xa_id: str, transaction: str, rows: Rows, place: RowPlace) -> None:
-        if not self._is_made:
-            self._make()
-        known = self._known.get(xa_id, ())
-        self._gone |= {part.id for part in known if part.transaction != transaction}
+        """Rows that are known from the place on come again, perhaps in other parts: where the sink
+        was moved back."""
+        self._have_table()
         self._ended.discard(xa_id)
         staged = self._staged[xa_id]
         staged[:] = [part for part in staged if part.transaction == transaction]
+        first = _text(place)
+        for part in self._known.get(xa_id, ()):
+            if part.transaction != transaction or part.place >= first:
+                self._gone.add(part.id)
         for number, piece in enumerate(_pieces(rows.batch)):
-            text = ":".join(f"{each:020}" for each in (*place.key, number))
+            text = f"{first}:{number:020}"
             named = (self._sink, xa_id, transaction, rows.schema, rows.table, text)
             part_id = sha256(json.dumps(named).encode()).digest()
-            staged.append(_Part(part_id, transaction, text, packed(Rows(piece, rows.meta))))
+            staged.append(_Part(part_id, transaction, text, Rows(piece, rows.meta)))
 
-    def rows(self, xa_id: str) -> Sequence[Rows]:
-        found = {}
+    def rows(self, xa_id: str, before: RowPlace, transaction: str = "") -> Sequence[Rows]:
+        found: dict[bytes, _Part] = {}
         if xa_id in self._known and xa_id not in self._ended:
-            columns = ("id", "of_transaction", "place", "batch")
-            which = {"sink": self._sink, "xa_id": xa_id}
-            for row in self._sender.database.own_rows(_TABLE, columns, which):
-                part = _Part(bytes(row[0]), str(row[1]), str(row[2]), bytes(row[3]))
-                if part.id not in self._gone:
-                    found[part.id] = part
+            found = {part.id: part for part in self._loaded(xa_id) if part.id not in self._gone}
         found |= {part.id: part for part in self._staged.get(xa_id, ())}
-        return [unpacked(part.batch) for part in sorted(found.values(), key=lambda p: p.place)]
+        end = _text(before)
+        parts = sorted((p for p in found.values() if p.place < end), key=lambda p: p.place)
+        wanted = transaction or (parts[0].transaction if parts else "")
+        parts = [part for part in parts if part.transaction == wanted]
+        return [unpacked(part.batch) if part.rows is None else part.rows for part in parts]
 
     def end(self, xa_id: str) -> None:
         self._staged.pop(xa_id, None)
         self._ended.add(xa_id)
 
+    def _loaded(self, xa_id: str) -> Sequence[_Part]:
+        """Return what the target has, with the rows."""
+        known = self._known[xa_id]
+        if all(part.batch for part in known):
+            return known
+        columns, which = ("id", "of_transaction", "place", "batch"), {"xa_id": xa_id}
+        return [
+            _Part(bytes(row[0]), str(row[1]), str(row[2]), batch=bytes(row[3]))
+            for row in self._read(columns, {"sink": self._sink, **which})
+        ]
+
     # --- commits ---------------------------------------------------------------------------------
 
-    def write(self) -> list[TableWrite]:
-        """Return what the sender's next commit is to write."""
+    def _change(self) -> KeptChange | None:
+        """Return what the next commit is to write; None: nothing."""
+        self._pack()
         rows = [
             {"sink": self._sink, "xa_id": xa_id, "id": part.id, "place": part.place,
              "of_transaction": part.transaction, "batch": part.batch}
@@ -119,21 +149,30 @@ class PreparedTable:
         gone = {part.id for xa_id in self._ended for part in self._known.get(xa_id, ())}
         gone = (gone | self._gone) - {row["id"] for row in rows}
         if not gone and not rows:
-            return []
+            return None
         ids = pa.table({"id": pa.array(sorted(gone), pa.binary())})
-        upserts = pa.Table.from_pylist(rows, _COLUMNS)
-        return [
-            TableWrite(source=("", ""), name=self._name, key=["id"], deletes=ids, upserts=upserts)
-        ]
+        return KeptChange(ids, pa.Table.from_pylist(rows, ROW_SCHEMA))
+
+    def _pack(self) -> None:
+        for parts in self._staged.values():
+            parts[:] = [
+                _Part(p.id, p.transaction, p.place, batch=packed(p.rows)) if p.rows else p
+                for p in parts
+            ]
 
     def committed(self) -> None:
         """Note that the target has what was to be written."""
         for xa_id in self._ended:
             self._known.pop(xa_id, None)
+        held = sum(len(part.batch) for parts in self._known.values() for part in parts)
         for xa_id, parts in self._staged.items():
-            known = {part.id: part for part in self._known.get(xa_id, ())}
-            known |= {part.id: _Part(part.id, part.transaction) for part in parts}
-            self._known[xa_id] = [part for part in known.values() if part.id not in self._gone]
+            old = (part for part in self._known.get(xa_id, ()) if part.id not in self._gone)
+            known = {part.id: part for part in old}
+            for part in parts:
+                held += len(part.batch)
+                batch = part.batch if held <= _HELD_BYTES else b""
+                known[part.id] = _Part(part.id, part.transaction, part.place, batch=batch)
+            self._known[xa_id] = list(known.values())
         self.abort()
 
     def abort(self) -> None:
@@ -142,11 +181,9 @@ class PreparedTable:
         self._gone.clear()
         self._ended.clear()
 
-    def _make(self) -> None:
-        self._sender.begin_ddl()
-        columns = [ColumnSpec(each.name, each.type, is_key=each.name == "id") for each in _COLUMNS]
-        self._sender.database.create(self._name, columns)
-        self._is_made = True
+
+def _text(place: RowPlace) -> str:
+    return ":".join(f"{each:020}" for each in place.key)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -187,5 +224,5 @@ def unpacked(data: bytes) -> Rows:
             tuple(tree["unique_key"]),
         )
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, StopIteration) as error:
-        raise SinkError(f"rows of {_TABLE} in the target cannot be read: {error}") from None
+        raise SinkError(f"rows of {TABLE} in the target cannot be read: {error}") from None
     return Rows(batch.replace_schema_metadata(notes), meta)
