@@ -160,7 +160,7 @@ def refuse_later_timeline(timeline: int, place: Cursor | RowPlace | None) -> Non
 
 class PreparedRows(Protocol):
     """Port of what a target keeps: rows of transactions that are prepared, by their XA ids. What is
-    kept or ended counts from the target's next commit on.
+    kept or ended (`end`) counts from the target's next commit on. `xa_ids`: what it has by now.
 
     `moves_all`: the target tells by the ids of rows what it has, so those of every XA transaction
     get ids of its end, also if it ends where it is prepared: such a message may come again in two.
@@ -174,6 +174,8 @@ class PreparedRows(Protocol):
         """Return the place up to which all was kept, or has ended; None: not known."""
         ...
 
+    @property
+    def xa_ids(self) -> Sequence[str]: ...
     def has(self, xa_id: str) -> bool: ...
     def keep(self, xa_id: str, transaction: str, rows: Rows, place: RowPlace) -> None:
         """Keep rows of a transaction, the first of which is at a place; other ones of this XA id
@@ -185,9 +187,7 @@ class PreparedRows(Protocol):
         had the id longest. Raises SinkError."""
         ...
 
-    def end(self, xa_id: str) -> None:
-        """Drop what is kept."""
-        ...
+    def end(self, xa_id: str) -> None: ...
 
 
 @dataclass(frozen=True)

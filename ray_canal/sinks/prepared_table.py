@@ -90,6 +90,11 @@ class PreparedTable(ABC):
             part = _Part(bytes(part_id), str(name), str(place))
             self._known.setdefault(str(xa_id), []).append(part)
 
+    @property
+    def xa_ids(self) -> Sequence[str]:
+        """Return the XA ids whose rows the target has by now."""
+        return sorted(self._known)
+
     def has(self, xa_id: str) -> bool:
         return bool(self._staged.get(xa_id)) or (xa_id in self._known and xa_id not in self._ended)
 
@@ -122,6 +127,7 @@ class PreparedTable(ABC):
         return [unpacked(part.batch) if part.rows is None else part.rows for part in parts]
 
     def end(self, xa_id: str) -> None:
+        """Drop what is kept."""
         self._staged.pop(xa_id, None)
         self._ended.add(xa_id)
 

@@ -147,6 +147,7 @@ class Runner:
         try:
             place = self._sink.open()
             self._refuse_a_target_set_back(place)
+            self._refuse_rows_that_would_never_count()
             with self._connect() as subscriber:
                 subscriber.subscribe(
                     config.tables,
@@ -198,6 +199,19 @@ class Runner:
                 "What lies between does not come by itself. "
                 f"`ray-canal sink seek {name} {to}` writes it again from there, as "
                 "far as the log or the server has it"
+            )
+
+    def _refuse_rows_that_would_never_count(self) -> None:
+        """Raises SinkError: the target keeps rows for an XA COMMIT, for which nobody looks with
+        `transactions = false`."""
+        kept = () if self._kept is None else self._kept.xa_ids
+        if kept and not self._config.whole_transactions:
+            name, ids = self._config.name, ", ".join(kept[:3])
+            raise SinkError(
+                f"sink {name}: the target keeps rows of {len(kept)} XA transactions that are "
+                f"prepared (xid {ids}), and with transactions = false their XA COMMIT would not "
+                "bring them: leave it true until they have ended (XA RECOVER lists those that have "
+                f"not), or delete the sink's rows in its table canal_prepared if they all have"
             )
 
     def _take(self, message: Message, place: Cursor | None) -> Cursor | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import duckdb
 import pymysql
 import pytest
 
+from ray_canal.sinks.port import SinkError
 from tests.in_process_sink import runner_of, running, sink_config, until
 from tests.integration.test_mysql_mirror import Shop, shop_of
 from tests.integration.test_postgres_mirror import Shop as PgShop
@@ -72,6 +74,9 @@ def test_rows_of_a_prepared_transaction_come_at_xa_commit(
             shop.run("INSERT INTO b VALUES (2, 'two')")
             until(lambda: (2, "two") in shop.rows(shop.copy, "b"))
             assert is_equal(shop)
+        another = shop.mirror(sink={"transactions": False}, **mirror)
+        with pytest.raises(SinkError, match=r"2 XA transactions that are prepared \(xid "):
+            another.run(threading.Event())
         with running(shop.mirror(**mirror)):
             shop.run("XA COMMIT 'yes'", "UPDATE a SET v = 'again' WHERE id = 2")
             until(lambda: is_equal(shop))
