@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,8 @@ from ray_canal.model.snapshot_wish import SnapshotStart
 
 Policy = Literal["block", "spill", "detach"]
 HEAD, TAIL = "head", "tail"
+_LIKE_GTIDS = re.compile(r"[0-9A-Fa-f]{8}-|[0-9A-Fa-f]{32}|\d+-\d+-\d+")
+"""A server's UUID, or MariaDB's domain, server and number."""
 
 DEFAULT_CLIENT_ID = 1001
 """The client id that Canal's Java client always uses."""
@@ -90,3 +93,9 @@ def refuse_wishes(wishes: Subscription) -> None:
         )
     if isinstance(wishes.start, datetime) and wishes.start.tzinfo is None:
         raise ConfigError(f"start {wishes.start.isoformat()} has no time zone; give it one")
+    text = wishes.start if isinstance(wishes.start, str) else ""
+    if text not in (HEAD, TAIL, "") and not _LIKE_GTIDS.search(text):
+        raise ConfigError(
+            f"start {text!r}: as text it is {HEAD!r} (with what the log still has), {TAIL!r} (with "
+            "what comes now) or a GTID set"
+        )

@@ -23,6 +23,9 @@ from ray_canal.model.subscription import (
     [
         Subscription(),
         Subscription("detach", True, "tail"),
+        Subscription(start=""),
+        Subscription(start="0-1-2,1-1-7"),
+        Subscription(start="3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"),
         Subscription(start=EntryPosition("binlog.000001")),
         Subscription(start=dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)),
     ],
@@ -36,6 +39,9 @@ def test_what_there_is_not() -> None:
         refuse_wishes(Subscription("wait"))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no time zone"):
         refuse_wishes(Subscription(start=dt.datetime(2026, 1, 1)))
+    for start in ("earliest", "mysql-bin.000001:4"):  # `source.start` and seek have them
+        with pytest.raises(ConfigError, match=f"start {start!r}: as text it is 'head'"):
+            refuse_wishes(Subscription(start=start))
 
 
 @pytest.mark.parametrize(
