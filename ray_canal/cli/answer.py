@@ -42,6 +42,12 @@ def is_of_ray(error: Exception) -> bool:
 
 def ray_text(error: Exception) -> str:
     """Return a line about an error of Ray's, with what to do."""
+    if isinstance(error, sys.modules["ray.exceptions"].RayTaskError):
+        cause = " ".join(str(error.cause).split())
+        return (
+            f"Ray: {error.function_name}: {type(error.cause).__name__}: {cause}; see the newest "
+            "logs in session_latest/logs of Ray's folder"
+        )
     first = next(iter(str(error).splitlines()), "")
     return (
         f"Ray: {type(error).__name__}: {first}; see `ray status` whether its head answers, then do "

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from ray.exceptions import RpcError
+from ray.exceptions import RayTaskError, RpcError
 from typer.testing import CliRunner
 
 import ray_canal as canal
 from ray_canal import cli
-from ray_canal.cli.answer import answer, down_by
+from ray_canal.cli.answer import answer, down_by, ray_text
 from ray_canal.config import load
 from ray_canal.demo import BINLOGS
 from ray_canal.errors import ConfigError, InstanceNotFound
@@ -47,6 +47,14 @@ def test_an_error_of_rays_is_a_line_and_not_a_traceback(
     told = capsys.readouterr().err
     assert told.startswith("ray-canal: Ray: RpcError: Deadline Exceeded; see `ray status`")
     assert told.count("\n") == 1
+
+
+def test_an_error_in_a_task_is_told_by_its_cause() -> None:
+    """Its own text begins with where it was: "ray::RayDPSparkMaster.start_up() (pid=1577, …"."""
+    cause = OSError("Java gateway process\nexited")
+    error = RayTaskError("start_up()", "Traceback …", cause, "ray::start_up()", 1577, "192.0.2.2")
+    told = "Ray: start_up(): OSError: Java gateway process exited; see the newest logs"
+    assert ray_text(error).startswith(told)
 
 
 @pytest.mark.parametrize(
