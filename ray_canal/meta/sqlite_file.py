@@ -15,7 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ray_canal.errors import CanalError, ConfigError, MetaDamaged, MetaUnavailable
+from ray_canal.errors import (
+    MORE_OPEN_FILES,
+    CanalError,
+    ConfigError,
+    MetaDamaged,
+    MetaUnavailable,
+)
 
 BUSY_S = 10.0
 PRIVATE = 0o600
@@ -28,7 +34,7 @@ class SqliteFile:
         self, path: str, what: str, advice: Callable[[], str], *, must_exist: bool = False
     ) -> None:
         """Raises ConfigError: it cannot be opened; it is not there, and `must_exist`.
-        MetaUnavailable: its disk is full, or mounted read-only."""
+        MetaUnavailable: its disk is full or mounted read-only, or no more files may be open."""
         self.path = path
         self._what = what
         self._advice = advice
@@ -140,7 +146,10 @@ def is_locked(error: BaseException | None) -> bool:
 
 
 def _disk_advice(path: str, error: Exception) -> str:
-    """Return what to do about a disk that takes no writes; empty if it is not that."""
+    """Return what to do about a disk that takes no writes, or a process that may open no more
+    files, which SQLite does not tell; empty if it is not that."""
+    if _is_out_of_descriptors():
+        return f"What was acked is kept, but {MORE_OPEN_FILES}"
     no_room = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if no_room or "disk is full" in str(error):
         return "Free space there: what was acked is kept, and it goes on by itself then"
@@ -151,6 +160,14 @@ def _disk_advice(path: str, error: Exception) -> str:
                 "again: what was acked is kept, and it goes on by itself then"
             )
     return ""
+
+
+def _is_out_of_descriptors() -> bool:
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno == errno.EMFILE
+    return False
 
 
 def _rights_advice(path: str, error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_canal.errors import ConfigError, MetaDamaged
+from ray_canal.errors import ConfigError, MetaDamaged, MetaUnavailable
 from ray_canal.meta.schema_sqlite import SqliteSchemaStore
 from ray_canal.meta.sqlite import SqliteBackend
 from tests.meta_conformance import held, record
@@ -144,4 +145,22 @@ def test_what_another_user_owns_is_not_taken_for_damaged(
     with pytest.raises(ConfigError, match="cannot be used") as caught:
         SqliteSchemaStore(str(path))
     assert f"may not write {tmp_path / refused}: give it the right" in str(caught.value)
+    assert "damaged" not in str(caught.value)
+
+
+def test_no_more_open_files_are_not_taken_for_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite says "unable to open database file", and the advice was to move it away."""
+
+    def connect(*_: object, **__: object) -> None:
+        monkeypatch.setattr(os, "open", no_more)
+        raise sqlite3.OperationalError("unable to open database file")
+
+    def no_more(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("sqlite3.connect", connect)
+    with pytest.raises(MetaUnavailable, match="`ulimit -n`") as caught:
+        SqliteSchemaStore(str(tmp_path / "meta.tsdb.db"))
     assert "damaged" not in str(caught.value)
