@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.message import Message
+from ray_canal.errors import UnsupportedEvent
 from ray_canal.model.arrays import Int64s
 from ray_canal.model.message import MessagePart
 from ray_canal.sinks.rows import Rows
@@ -224,6 +225,11 @@ def _has_ids(batch: pa.RecordBatch) -> bool:
 def _rows_moved(batch: pa.RecordBatch) -> Int64s:
     position, row = (batch[name].to_numpy(zero_copy_only=False) for name in ("position", "row"))
     found: Int64s = (position.astype(np.int64) << _ROW_BITS) + row
+    if (position >> (63 - _ROW_BITS)).any():
+        raise UnsupportedEvent(
+            f"an XA transaction has rows behind byte {1 << (63 - _ROW_BITS):,} of a binlog file: "
+            "they have no id at its XA COMMIT by which the sink tells what it has already"
+        )
     return found
 
 

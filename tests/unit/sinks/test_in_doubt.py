@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.client.message import Message
+from ray_canal.errors import UnsupportedEvent
 from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.offline import decode_chunks
 from ray_canal.sinks.in_doubt import InDoubt, in_doubt, in_order, moved
@@ -234,3 +236,15 @@ def test_rows_without_an_id_are_moved_as_they_are() -> None:
     assert found.batch["timeline"].to_pylist() == [3] * batch.num_rows
     assert set(found.batch["journal_name"].to_pylist()) == {"bin.000009"}
     assert found.batch.schema == batch.schema
+
+
+def test_rows_too_far_in_a_file_for_an_id_are_an_error() -> None:
+    batch = message_of(XA).batches[0]
+    at = batch.schema.get_field_index("position")
+    for position, is_refused in ((1 << 33, True), ((1 << 33) - 1, False)):
+        far = pa.repeat(pa.scalar(position, batch.schema.field(at).type), batch.num_rows)
+        rows = Rows(batch.set_column(at, batch.schema.field(at), far), None)
+        expected = pytest.raises(UnsupportedEvent, match="behind byte 8,589,934,592")
+        with expected if is_refused else contextlib.nullcontext():
+            (found,) = moved([rows], RowPlace(3, 9, 4711, 0, "bin.000009"))
+            assert min(found.batch["row"].to_pylist()) > 0
