@@ -54,11 +54,13 @@ class ReadRange(Generic[_Stretch, LogPlace]):
 class Placed(Generic[Keys]):
     """A chunk that goes to the log's present end, without its rows with a touched key: one that is
     in any of these. `is_unsure`: a transaction of its table has been undone, so it goes nowhere,
-    and is to be read again."""
+    and is to be read again. `doubts`: those whose keys are among the touched ones although they may
+    be undone yet: then it is to be read again."""
 
     number: int
     touched: tuple[Keys, ...]
     is_unsure: bool = False
+    doubts: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class _Logged(Generic[_Stretch, Keys]):
     stretch: _Stretch
     touched: Mapping[Table, Keys]
     is_undone: bool
-    is_in_doubt: bool
+    doubt: str
 
 
 class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
@@ -105,7 +107,7 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
         """Note that the log has grown by whole transactions: the keys of all their row images, by
         table. `doubt`: names one that is in doubt until `settle`; `is_undone`: one that ends with a
         ROLLBACK."""
-        logged = _Logged(stretch, touched, is_undone, bool(doubt))
+        logged = _Logged(stretch, touched, is_undone, doubt)
         self._logged.append(logged)
         if doubt:
             self._in_doubt.setdefault(doubt, []).append(logged)
@@ -114,7 +116,7 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
     def settle(self, doubt: str, *, is_committed: bool) -> None:
         """Note what became of a transaction in doubt; nothing where there is none of this name."""
         for logged in self._in_doubt.pop(doubt, ()):
-            logged.is_in_doubt = False
+            logged.doubt = ""
             if not is_committed:
                 logged.touched = {}
 
@@ -143,18 +145,26 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
                 break
             self._logged.popleft()
 
-    def due(self, reached: LogPlace) -> list[Placed[Keys]]:
+    def is_held_up(self, reached: LogPlace) -> bool:
+        """Return whether the next chunk waits for transactions in doubt alone."""
+        if not self._waiting or not self._waiting[0].high <= reached:  # type: ignore[operator]
+            return False
+        return any(one.doubt for one in self._meanwhile(self._waiting[0]))
+
+    def due(self, reached: LogPlace, *, in_doubt: bool = False) -> list[Placed[Keys]]:
         """The chunks that go to the end of the log so far, which lies at `reached`, in the order in
-        which they were read."""
+        which they were read. `in_doubt`: also those that transactions in doubt hold up."""
         found: list[Placed[Keys]] = []
         for rows in self._waiting:
             if not rows.high <= reached:  # type: ignore[operator]
                 break
             meanwhile = list(self._meanwhile(rows))
-            if any(one.is_in_doubt for one in meanwhile):
+            doubts = frozenset(one.doubt for one in meanwhile if one.doubt)
+            if doubts and not in_doubt:
                 break
             touched = tuple(one.touched[rows.table] for one in meanwhile)
-            found.append(Placed(rows.number, touched, any(one.is_undone for one in meanwhile)))
+            is_unsure = any(one.is_undone for one in meanwhile)
+            found.append(Placed(rows.number, touched, is_unsure, doubts))
         self._waiting = self._waiting[len(found) :]
         return found
 

@@ -155,7 +155,8 @@ class KeyedSnapshot:
     @property
     def _is_done(self) -> bool:
         """All rows are out, and no transaction is half told: a consistent place."""
-        return self._is_planned and not (self._again or self._waiting or self._logged.is_inside)
+        open_ = self._logged.is_inside or self._logged.lacks_rows
+        return self._is_planned and not (self._again or self._waiting or open_)
 
     def _has_room(self) -> bool:
         taken = sum(chunk.size_bytes for chunk in self._waiting.values())
@@ -229,7 +230,7 @@ class KeyedSnapshot:
     def _place(self) -> Iterator[ReadRows]:
         if self._logged.is_inside:
             return  # a transaction is open: its rows are half told
-        for placed in self._sequencer.due(self.position):
+        for placed in self._logged.due(self.position):
             yield from self._placed(placed)
 
     def _placed(self, placed: Placed[Keys]) -> Iterator[ReadRows]:
@@ -243,6 +244,7 @@ class KeyedSnapshot:
                 raise undone_meanwhile(name) if placed.is_unsure else ambiguous_keys(name)
             self._again.append(chunk)
             return
+        self._logged.dropped((chunk.table.meta.schema, chunk.table.meta.table), placed.doubts)
         for piece, kept in zip(chunk.pieces, found, strict=True):
             if kept is not None:
                 yield ReadRows(_at(piece, self.position), kept)

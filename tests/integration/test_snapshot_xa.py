@@ -11,9 +11,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from ray_canal.errors import ConnectionLost, PrivilegeMissing
+from ray_canal.errors import ConnectionLost, PrivilegeMissing, TableMetaMismatch
 from ray_canal.model.subscription import Subscription
-from ray_canal.snapshot import commits
+from ray_canal.snapshot import commits, logged_keys
 from ray_canal.snapshot.prepared import PreparedTransactions
 from ray_canal.snapshot.read import read_snapshot
 from ray_canal.snapshot.result import ResultReader
@@ -191,6 +191,35 @@ def test_one_that_stays_prepared_is_told(
             read(window, tmp_path)
     ending.join()
     assert told[0].startswith(f"MySQL at {window.address}: 1 XA transactions have been prepared")
+
+
+@READ
+@pytest.mark.parametrize("server", ["mysql97"], indirect=True)
+def test_what_others_hold_up_for_long_is_read_again_if_it_was_rolled_back(
+    window: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Any
+) -> None:
+    """Its rows come without the one in doubt after a while."""
+    monkeypatch.setattr(logged_keys, "PATIENCE_S", 0.1)
+    ending = threading.Timer(1.0, window.execute, ("xa rollback 'late'",))
+
+    def prepare() -> None:
+        with window.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("xa start 'late'")
+            cursor.execute("update meantime.t set v = 7 where id = 1")
+            cursor.execute("xa end 'late'")
+            cursor.execute("xa prepare 'late'")
+        ending.start()
+
+    # As if others were prepared and committed all the time: it is not waited for.
+    monkeypatch.setattr(PreparedTransactions, "wait", lambda mine: None)
+    reading = Window(monkeypatch, prepare)
+    if read is read_by_a_subscriber:
+        assert read(window, tmp_path) == dict.fromkeys((1, 2, 3), ("READ", 0))
+        assert reading.times == 2
+    else:
+        with pytest.raises(TableMetaMismatch, match=r"meantime\.t: XA .* one was rolled back"):
+            read(window, tmp_path)
+    ending.join()
 
 
 @READ

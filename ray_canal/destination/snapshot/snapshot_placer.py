@@ -132,6 +132,11 @@ class SnapshotPlacer:
         wait for their end."""
         return self._sequencer.has_doubts
 
+    @property
+    def lacks_rows(self) -> bool:
+        """Return whether rows may be lacking yet that XA transactions in doubt have changed."""
+        return self._logged.lacks_rows
+
     def seen(self, low: ExecutedLow | PlaceLow) -> None:
         """Everything up to this mark shows by now."""
         self._sequencer.seen(low)
@@ -180,7 +185,7 @@ class SnapshotPlacer:
                     found = await asyncio.to_thread(touched_by_outcome, part, self._key_of)
                     self._keep(info, end, found)
             except TableMetaMismatch:
-                self.renamed |= replaced_by(decoded, self._attempt.keys)
+                self.renamed |= replaced_by(decoded, self._attempt.keys) | self._logged.undone
                 raise
         self._reached = end
 
@@ -231,10 +236,12 @@ class SnapshotPlacer:
     async def _place_due(self) -> None:
         if self.is_void() or not self.is_between():
             return
-        for placed in self._sequencer.due(self._reached):
+        for placed in self._logged.due(self._reached):
             waiting = self._waiting.pop(placed.number)
+            meta = waiting.planned.order.table.meta
             if placed.is_unsure:
-                raise undone_meanwhile(waiting.planned.order.table.meta.full_name)
+                raise undone_meanwhile(meta.full_name)
+            self._logged.dropped((meta.schema, meta.table), placed.doubts)
             await self._place(waiting, placed.number, placed.touched)
 
     async def _place(self, one: _Waiting, number: int, touched: tuple[Keys, ...]) -> None:

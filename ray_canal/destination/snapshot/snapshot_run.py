@@ -245,6 +245,7 @@ class SnapshotRun:
             opening.cancel()
             closing = (reader.close() for reader in readers)
             await asyncio.gather(opening, *closing, return_exceptions=True)
+        await self._wait_until(placer, lambda: not placer.lacks_rows)
         await self._mark(placer, MARK_END, ((STATE, DONE),), DONE)
         placer.is_complete = True
         self.waits_for = "the subscriber, to ack its rows"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from ray_canal.errors import TableMetaMismatch
 from ray_canal.log.snapshot_sequencer import Placed, ReadRange
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition
+from ray_canal.snapshot import logged_keys
 from ray_canal.snapshot.changes import TouchedKeys
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.logged_keys import LoggedKeys, Sequencer
@@ -31,7 +34,7 @@ class Log:
         self.logged.add(Stretch(GtidSet(), EntryPosition("b", self.end)), found)
 
     def due(self) -> list[Placed[Keys]]:
-        return self.sequencer.due(HIGH)
+        return self.logged.due(HIGH)
 
 
 def keys_of(*ids: int) -> Keys:
@@ -88,3 +91,31 @@ def test_a_doubt_about_another_table_holds_nothing_up() -> None:
     assert log.sequencer.has_doubts
     log.grow(TouchedKeys({}, "commit_prepared", "x"))
     assert not log.sequencer.has_doubts
+
+
+@pytest.mark.parametrize("end", ["commit_prepared", "rollback_prepared"])
+def test_rows_in_doubt_are_left_out_where_they_hold_up_a_chunk_for_long(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logged_keys, "PATIENCE_S", 0.0)
+    log = Log()
+    assert not log.sequencer.is_held_up(HIGH)
+    log.grow(TouchedKeys({TABLE: keys_of(1)}, "committed"))
+    log.grow(TouchedKeys({TABLE: keys_of(2)}, "prepared", "x"))
+    assert log.sequencer.is_held_up(HIGH)
+    assert not log.sequencer.is_held_up(EntryPosition("b", 49))
+    [placed] = log.due() or log.due()
+    assert ids_in(placed) == [1, 2]
+    assert placed.doubts == {"x"}
+    log.logged.dropped(TABLE, placed.doubts)
+    assert log.logged.lacks_rows
+    log.grow(TouchedKeys({}, end, "other"))
+    assert log.logged.lacks_rows
+    if end == "commit_prepared":
+        log.grow(TouchedKeys({}, end, "x"))
+        assert not log.logged.undone
+    else:
+        with pytest.raises(TableMetaMismatch, match=r"d\.t: XA transactions .* read it again"):
+            log.grow(TouchedKeys({}, end, "x"))
+        assert log.logged.undone == {TABLE}
+    assert not log.logged.lacks_rows
