@@ -17,6 +17,7 @@ from ray_canal.snapshot import commits, logged_keys
 from ray_canal.snapshot.prepared import PreparedTransactions
 from ray_canal.snapshot.read import read_snapshot
 from ray_canal.snapshot.result import ResultReader
+from tests.integration.test_mirror_xa import prepare
 from tests.integration.test_snapshot import config_of, rows_of
 from tests.local_destination import run
 from tests.servers import Server
@@ -143,16 +144,12 @@ def test_what_is_prepared_while_rows_are_read(
     """A row is left out for a newer one in the log only if that one is committed."""
     ending = threading.Timer(0.5, window.execute, ("xa rollback '1'", "xa commit '2'"))
 
-    def prepare() -> None:
-        for number in (1, 2):
-            with window.connect() as connection, connection.cursor() as cursor:
-                cursor.execute(f"xa start '{number}'")
-                cursor.execute(f"update meantime.t set v = 7 where id = {number}")
-                cursor.execute(f"xa end '{number}'")
-                cursor.execute(f"xa prepare '{number}'")
+    def change() -> None:
+        for number in "12":
+            prepare(window, "meantime", number, f"update t set v = 7 where id = {number}")
         ending.start()
 
-    Window(monkeypatch, prepare)
+    Window(monkeypatch, change)
     found = read(window, tmp_path)
     ending.join()
     assert found == {1: ("READ", 0), 2: ("UPDATE", 7), 3: ("READ", 0)}
@@ -175,15 +172,11 @@ def test_one_that_stays_prepared_is_told(
 
     monkeypatch.setattr(PreparedTransactions, "_late", late)
 
-    def prepare() -> None:
-        with window.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("xa start 'stays'")
-            cursor.execute("update meantime.t set v = 7 where id = 1")
-            cursor.execute("xa end 'stays'")
-            cursor.execute("xa prepare 'stays'")
+    def change() -> None:
+        prepare(window, "meantime", "stays", "update t set v = 7 where id = 1")
         ending.start()
 
-    Window(monkeypatch, prepare)
+    Window(monkeypatch, change)
     if read is read_by_a_subscriber:
         assert read(window, tmp_path) == dict.fromkeys((1, 2, 3), ("READ", 0))
     else:
@@ -202,17 +195,13 @@ def test_what_others_hold_up_for_long_is_read_again_if_it_was_rolled_back(
     monkeypatch.setattr(logged_keys, "PATIENCE_S", 0.1)
     ending = threading.Timer(1.0, window.execute, ("xa rollback 'late'",))
 
-    def prepare() -> None:
-        with window.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("xa start 'late'")
-            cursor.execute("update meantime.t set v = 7 where id = 1")
-            cursor.execute("xa end 'late'")
-            cursor.execute("xa prepare 'late'")
+    def change() -> None:
+        prepare(window, "meantime", "late", "update t set v = 7 where id = 1")
         ending.start()
 
     # As if others were prepared and committed all the time: it is not waited for.
     monkeypatch.setattr(PreparedTransactions, "wait", lambda mine: None)
-    reading = Window(monkeypatch, prepare)
+    reading = Window(monkeypatch, change)
     if read is read_by_a_subscriber:
         assert read(window, tmp_path) == dict.fromkeys((1, 2, 3), ("READ", 0))
         assert reading.times == 2
