@@ -58,21 +58,6 @@ class Lake(TargetTables, KeptTables, Protocol):
 
     def open(self) -> None: ...
     def close(self) -> None: ...
-    def place(self, name: TableName) -> RowPlace | None:
-        """Return the id of the last row that a table has."""
-        ...
-
-    def merge(
-        self,
-        name: TableName,
-        key: Sequence[str],
-        deletes: pa.Table,
-        upserts: pa.Table,
-        upto: RowPlace,
-    ) -> None:
-        """Commit a net change."""
-        ...
-
     def declare(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         """Note what the declarations of a table's columns say beyond their types."""
         ...

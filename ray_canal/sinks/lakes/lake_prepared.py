@@ -30,7 +30,10 @@ class KeptTables(Protocol):
     """Port of a lake: all that is asked of it here."""
 
     def find(self, name: TableName) -> TargetTable | None: ...
-    def place(self, name: TableName) -> RowPlace | None: ...
+    def place(self, name: TableName) -> RowPlace | None:
+        """Return the id of the last row that a table has."""
+        ...
+
     def create(self, name: TableName, columns: Sequence[ColumnSpec]) -> None: ...
     def read(
         self, name: TableName, columns: Sequence[str], which: Mapping[str, str]
@@ -45,7 +48,9 @@ class KeptTables(Protocol):
         deletes: pa.Table,
         upserts: pa.Table,
         upto: RowPlace,
-    ) -> None: ...
+    ) -> None:
+        """Commit a net change."""
+        ...
 
 
 class LakePrepared(PreparedTable):
