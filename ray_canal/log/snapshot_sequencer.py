@@ -147,9 +147,11 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
 
     def is_held_up(self, reached: LogPlace) -> bool:
         """Return whether the next chunk waits for transactions in doubt alone."""
-        if not self._waiting or not self._waiting[0].high <= reached:  # type: ignore[operator]
+        if not self._in_doubt or not self._waiting:
             return False
-        return any(one.doubt for one in self._meanwhile(self._waiting[0]))
+        rows = self._waiting[0]
+        is_reached = rows.high <= reached  # type: ignore[operator]
+        return is_reached and any(one.doubt for one in self._meanwhile(rows))
 
     def due(self, reached: LogPlace, *, in_doubt: bool = False) -> list[Placed[Keys]]:
         """The chunks that go to the end of the log so far, which lies at `reached`, in the order in

@@ -17,7 +17,7 @@ from typing import Any
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, DecodedChunk
 from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConfigError, ConnectionLost
-from ray_canal.log.snapshot_sequencer import Placed, ReadRange, SnapshotSequencer
+from ray_canal.log.snapshot_sequencer import Placed, ReadRange
 from ray_canal.model.arrays import Bools
 from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.changes import LogPart, LogReader, ends_prepared, touched_by_outcome
@@ -26,8 +26,8 @@ from ray_canal.snapshot.columns import Selection, selection
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.key_ranges import FIRST_ROWS, KeyRanges
 from ray_canal.snapshot.keys import ambiguous_keys, kept_rows, undone_meanwhile
-from ray_canal.snapshot.logged_keys import LoggedKeys
-from ray_canal.snapshot.marks import Marks, Stretch, marks_of
+from ray_canal.snapshot.logged_keys import LoggedKeys, Sequencer
+from ray_canal.snapshot.marks import Marks, marks_of, shown_now
 from ray_canal.snapshot.planner import from_clause
 from ray_canal.snapshot.prepared import not_seen
 from ray_canal.snapshot.read_views import gtid_at
@@ -107,7 +107,7 @@ class KeyedSnapshot:
         except BaseException:
             self.close()
             raise
-        self._sequencer = SnapshotSequencer[Stretch, EntryPosition, Keys]()
+        self._sequencer = Sequencer()
         self._waiting: dict[int, _Chunk] = {}
         self._again: deque[_Chunk] = deque()
         self._logged = LoggedKeys(self._sequencer)
@@ -144,8 +144,7 @@ class KeyedSnapshot:
             if self._is_done:
                 break
             if chunk is None and self._sequencer.has_doubts:
-                self._marks.low()  # raises where an XA transaction stays prepared
-                self._marks.high()
+                shown_now(self._marks)  # raises where an XA transaction stays prepared
             yield from self._advance(0.0 if chunk is not None else _WAIT_S)
         if self._catalog.is_mariadb:
             at = self.position

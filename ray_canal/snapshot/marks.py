@@ -93,6 +93,13 @@ class Marks(Protocol):
         ...
 
 
+def shown_now(marks: Marks) -> ExecutedLow | PlaceLow:
+    """Return what shows by now, where no rows are read then. Raises SourceError kinds."""
+    low = marks.low()
+    marks.high()  # ends what `low` began
+    return low
+
+
 def marks_of(
     config: SourceConfig, catalog: Catalog, connection: Any, streamed: Catalog | None = None
 ) -> Marks:

@@ -17,7 +17,7 @@ from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.schema.names import Name
 from ray_canal.snapshot.columns import quoted, selection
 from ray_canal.snapshot.key_ranges import KeyRanges
-from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
+from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of, shown_now
 from ray_canal.snapshot.prepared import not_seen
 from ray_canal.snapshot.replica_tables import ReplicaTables, ServerTables
 from ray_canal.snapshot.row_reader import RangeOrder
@@ -171,9 +171,7 @@ class SnapshotPlan:
 
     def low(self) -> ExecutedLow | PlaceLow:
         """Return what shows by now. Raises SourceError kinds."""
-        low = self._marks.low()
-        self._marks.high()  # ends what `low` began
-        return low
+        return shown_now(self._marks)
 
     def find(self, wanted: Mapping[int, TableLedger]) -> dict[int, SnapshotTable]:
         """Return tables of a ledger, by their number, as they are now, or as `wanted` has just seen

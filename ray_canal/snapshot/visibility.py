@@ -13,7 +13,7 @@ from ray_canal.config import InstanceConfig
 from ray_canal.errors import ConnectionLost
 from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.log_watch import open_log_watch
-from ray_canal.snapshot.marks import ExecutedLow, Marks
+from ray_canal.snapshot.marks import ExecutedLow, Marks, shown_now
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.gtid_sets import missing_gtids, union
 
@@ -31,7 +31,7 @@ def wait_until_visible(
     """Return when everything in the log before `place` is visible. Raises SourceError kinds;
     ConnectionLost: something is not, and stays so."""
     deadline = time.monotonic() + _LIMIT_S
-    low, needed = marks.low(), ""
+    low, needed = shown_now(marks), ""
     if isinstance(low, ExecutedLow):
         needed = _logged_up_to(config, catalog, str(low.executed), place)
     while not stopped():
@@ -39,7 +39,6 @@ def wait_until_visible(
             seen = not missing_gtids(needed, str(low.executed))
         else:
             seen = low.place >= place
-        marks.high()  # ends what `low` began
         if seen:
             return
         if time.monotonic() > deadline:
@@ -48,7 +47,7 @@ def wait_until_visible(
                 f"log for {_LIMIT_S:.0f} s and do not show yet"
             )
         time.sleep(_PAUSE_S)
-        low = marks.low()
+        low = shown_now(marks)
 
 
 def _logged_up_to(

@@ -104,9 +104,9 @@ def outcomes(chunk: DecodedChunk, closers: Int64s) -> list[tuple[str, str]]:
     they commit or roll back: as in column `outcome`, and the XA id where there is one, else "".
     Empty: all have just been committed."""
     events = chunk.events[closers]
-    if not has_doubts(events):
-        return []
     found = _outcomes(events)
+    if not found.any():
+        return []
     xa_ids = _xa_ids(chunk, events, found).to_pylist()
     return [(_OUTCOMES[k], xa_id or "") for k, xa_id in zip(found.tolist(), xa_ids, strict=True)]
 

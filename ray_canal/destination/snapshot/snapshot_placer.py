@@ -19,7 +19,7 @@ from ray_canal.destination.snapshot.snapshot_home import AttemptVoid
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.snapshot_chunk import snapshot_chunk
-from ray_canal.log.snapshot_sequencer import ReadRange, SnapshotSequencer
+from ray_canal.log.snapshot_sequencer import ReadRange
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload
@@ -36,8 +36,8 @@ from ray_canal.snapshot.changes import (
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.keys import ambiguous_keys, undone_meanwhile
 from ray_canal.snapshot.log_chunks import ATTEMPT_SHIFT, LogPlace, mark_at
-from ray_canal.snapshot.logged_keys import LoggedKeys
-from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, Stretch, stretch_of
+from ray_canal.snapshot.logged_keys import LoggedKeys, Sequencer
+from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, stretch_of
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeRead
 
@@ -92,7 +92,7 @@ class SnapshotPlacer:
         self.log = log
         self._attempt = attempt
         self._runtime = runtime
-        self._sequencer = SnapshotSequencer[Stretch, EntryPosition, Keys]()
+        self._sequencer = Sequencer()
         self._logged = LoggedKeys(self._sequencer)
         self._waiting: dict[int, _Waiting] = {}
         self._reached = self._stood_at = log.end
