@@ -93,6 +93,6 @@ class AfterLoss:
             begun = new_ledger(reason=gap, mode=mode, earlier=earlier, attempts=attempts)
             ledger = begun.to_json()
             moved = dataclasses.replace(known, cursor=place, snapshot=ledger, idle_s=0, expired=0)
-            await self._operations.move(moved)
+            await self._operations.move(moved, log.pipeline)
         self._snapshots.poke()
         await self._state.changed.wake()

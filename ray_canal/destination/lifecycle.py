@@ -152,15 +152,16 @@ class Lifecycle:
             await state.subscribers.move_cursor(client_id, cursor, now, start.leaves_out)
         oldest = oldest_in(state.subscribers.known, identity, start.position)
         await records.schemas.keep_from(oldest, identity, [*kept_schemas, *new_schemas])
-        if admission.is_outdated(state.subscribers.known, start, identity):
-            # Subscribed or acked in the old log while the new one was opened: once more, with all.
-            await self._supervisor.set(STARTING, None)
-            return False
         if admission.cursors or not self.keeps_start:
             await records.cursors.run(records.start.forget, epoch)
         else:
             began = LogPosition(identity, start.position)
             await records.cursors.run(records.start.save, epoch, began)
+        if admission.is_outdated(state.subscribers.known, start, identity):
+            # Subscribed or acked in the old log while the new one was opened: once more, with all.
+            await self._supervisor.set(STARTING, None)
+            return False
+        # Nothing is awaited from here on: nobody comes whose cursor was not looked at.
         pipeline.begin(start.position, batch_ids_from)
         log.pipeline = pipeline
         self._let_in(pipeline, admission, start)

@@ -13,6 +13,7 @@ import logging
 from ray_canal.destination.catch_ups import CatchUps
 from ray_canal.destination.departures import Departures
 from ray_canal.destination.lifecycle import Lifecycle
+from ray_canal.destination.log_pipeline import LogPipeline
 from ray_canal.destination.pipeline_lookup import PipelineLookup
 from ray_canal.destination.state import DestinationState
 from ray_canal.destination.status.log_stats import LogStats
@@ -65,20 +66,18 @@ class SubscriberOperations:
         async with contextlib.AsyncExitStack() as turns:
             for each in sorted({client_id, new_id}):  # in one order: two of them cannot cross
                 await turns.enter_async_context(self._state.subscribers.turn(each))
+            log = self._state.log.pipeline
             one = await self._service.record(client_id)
-            if cursor is not None:
-                self._refuse_foreign(cursor)  # its turn may have come late
             if action == "remove":
                 await self._departures.remove(client_id)
             elif cursor is not None:
-                await self.move(moved(one, cursor))
+                self._refuse_foreign(cursor)  # its turn may have come late
+                await self.move(moved(one, cursor), self._state.log.pipeline)
             elif action == "expire":
                 await self._departures.expire(one, "an operator has expired it")
             elif action in ("copy", "rename"):
-                await self.move(
-                    copied(one, action, new_id, await self._service.records()),
-                    catches_up=self._catch_ups.get(client_id) is not None,
-                )
+                made = copied(one, action, new_id, await self._service.records())
+                await self.move(made, None if self._catch_ups.get(client_id) else log)
                 if action == "rename":
                     await self._departures.remove(client_id)
             else:
@@ -148,9 +147,10 @@ class SubscriberOperations:
         log = self._state.log
         return log.pipeline is not None and cursor.is_foreign(log.identity)
 
-    async def move(self, one: SubscriberMeta, *, catches_up: bool = False) -> None:
+    async def move(self, one: SubscriberMeta, log: LogPipeline | None) -> None:
         """Move a subscriber to its new cursor, in the log or by a catch-up; what it was handed is
-        void. `catches_up`: that cursor is not known to be one of this log."""
+        void. `log`: the one that its cursor is known to be of. While it is written, the log of
+        another server may begin."""
         await self._write(one)
         if one.cursor is not None and self._is_foreign(one.cursor) and self._lifecycle.is_refused:
             await self._lifecycle.end_log()
@@ -161,8 +161,8 @@ class SubscriberOperations:
         store = pipeline.store
         store.release_place(client_id)
         store.unsubscribe(client_id)
-        if catches_up:
-            self._catch_ups.send(client_id, "as the one does that it comes from")
+        if pipeline is not log:
+            self._catch_ups.send(client_id, "nobody has looked for its cursor in this log")
         else:
             try:
                 store.subscribe(client_id, self._state.subscribers.terms(one), one.position)

@@ -145,7 +145,7 @@ class Snapshots:
         table = self._state.subscribers
         async with table.turn(client_id):
             if client_id in self._catch_ups.rows_logs():
-                await self._operations.move(table.get(client_id))
+                await self._operations.move(table.get(client_id), self._state.log.pipeline)
         await self.changed.wake()
 
     # --- acks -------------------------------------------------------------------------------------

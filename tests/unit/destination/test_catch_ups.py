@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,46 @@ def test_a_copy_of_who_cannot_be_served_cannot_be_served(tmp_path: Path, action:
             await store.operate(7, action, 9)
             with pytest.raises(PositionNotFound, match="subscriber 9"):
                 await store.get_without_ack(9, 4, 0.1)
+
+    run(story())
+
+
+@pytest.mark.parametrize("action", ["copy", "rename"])
+def test_a_copy_that_is_made_during_a_failover_is_looked_for_at_the_next_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """Its cursor was taken for a place of the log that had begun before it was written."""
+
+    async def story() -> None:
+        with OtherServers() as servers:
+            async with running(tmp_path, instance(binlog_files()[:1])) as store:
+                await store.subscribe(7, ALL)
+                assert await take(store, 7)
+                records = store.state.records
+                append, began, go = records.schemas.append, asyncio.Event(), asyncio.Event()
+
+                async def slow(kept: Sequence[SchemaRecord]) -> None:
+                    began.set()
+                    await go.wait()
+                    await append(kept)
+
+                async def answered_late(*arguments: Any) -> None:
+                    await save(*arguments)
+                    if arguments[1].client_id == 9:
+                        go.set()
+                        await until(lambda: store.generations > 1)
+
+                monkeypatch.setattr(records.schemas, "append", slow)
+                save = records.cursors.save
+                monkeypatch.setattr(records.cursors, "save", answered_late)
+                failing_over = asyncio.create_task(servers.fail_over(store))
+                await began.wait()
+                await store.operate(7, action, 9)
+                await failing_over
+                await store.get_without_ack(9, 4, 10)
+                cursor = store.state.subscribers.get(9).cursor
+                assert cursor is not None
+                assert cursor.identity == servers.now
 
     run(story())
 
