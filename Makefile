@@ -115,13 +115,15 @@ soak-servers: setup servers
 	$(BIN)/python -m pytest -m soak tests/integration/test_log_identity.py tests/integration/test_next_file.py tests/integration/test_replica_order.py \
 		tests/integration/test_timelines.py tests/integration/test_secrets.py tests/integration/test_quarantine.py \
 		tests/integration/test_charsets.py tests/integration/test_schema_history.py \
-		tests/integration/test_log_replaced.py tests/integration/test_group_replication.py $(PYTEST_ARGS)
+		tests/integration/test_log_replaced.py tests/integration/test_group_replication.py \
+		tests/integration/test_online_schema_change.py tests/integration/test_differential.py $(PYTEST_ARGS)
 
 ## make soak-snapshot  200 snapshots by each mode on each server beside writers, restarts, kills and DDL (two hours)
 soak-snapshot: setup servers
 	$(BIN)/python -m pytest -m soak tests/integration/test_snapshot.py tests/integration/test_snapshot_log.py tests/integration/test_snapshot_signals.py \
 		tests/integration/test_snapshot_cluster.py tests/integration/test_snapshot_moment.py tests/integration/test_snapshot_limits.py \
-		tests/integration/test_snapshot_torture.py tests/integration/test_snapshot_key_orders.py tests/integration/test_snapshot_ddl.py $(PYTEST_ARGS)
+		tests/integration/test_snapshot_torture.py tests/integration/test_snapshot_key_orders.py tests/integration/test_snapshot_ddl.py \
+		tests/integration/test_snapshot_keyed.py tests/integration/test_snapshot_other_server.py $(PYTEST_ARGS)
 	for server in mysql97 mysql56 mariadb; do for mode in keyed consistent; do \
 		$(BIN)/python -m tests.snapshot_torture --server $$server --mode $$mode || exit 1; done; done
 
@@ -135,7 +137,7 @@ soak-console: setup servers
 
 ## make soak-sinks  mirrors and lake tables whose sink is killed KILLS=100 times at random steps, and queues
 soak-sinks: setup servers
-	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py tests/integration/test_rabbitmq.py \
+	$(BIN)/python -m pytest -m soak -s tests/integration/test_sink_kills.py tests/integration/test_rabbitmq.py tests/integration/test_kafka.py \
 		tests/integration/test_rabbitmq_streams.py tests/integration/test_kafka_kills.py \
 		tests/integration/test_kafka_change_events.py tests/integration/test_kafka_timeouts.py \
 		tests/integration/test_random_mirror.py tests/integration/test_parallel_senders.py \

@@ -189,6 +189,22 @@ def test_make_help_knows_every_command() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
+def test_each_soak_is_part_of_a_command() -> None:
+    """`make fuzz` runs tests/fuzz as a program."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    runs = [line for line in makefile.splitlines() if re.search(r"pytest -m '?soak", line)]
+    named = {path for line in runs for path in re.findall(r"tests/[\w/.]+", line)} | {"tests/fuzz"}
+    wrong, soaks = [], 0
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        if re.search(r"pytest\.mark\.soak\b", path.read_text(encoding="utf-8")):
+            soaks += 1
+            file = str(path.relative_to(ROOT))
+            if not any(file == name or file.startswith(f"{name}/") for name in named):
+                wrong.append(file)
+    assert soaks
+    assert not wrong, "\n".join(wrong)
+
+
 NOT_SAID = (
     # pattern, instead
     (r"\banew\b|\bfor ever\b", "again, indefinitely"),
