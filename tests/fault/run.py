@@ -282,7 +282,7 @@ class FaultRun:
         """What `ray-canal status --json` prints, or its error."""
         address = self._address.read_text() if self._address.exists() else "auto"
         environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_ADDRESS": address}
-        command = [sys.executable, "-m", "ray_canal.cli", "status", "--json"]
+        command = [sys.executable, "-m", "ray_canal", "status", "--json"]
         with contextlib.suppress(subprocess.TimeoutExpired):
             done = subprocess.run(command, env=environment, capture_output=True, timeout=60)
             return done.stdout.decode() or done.stderr.decode()[-2000:]

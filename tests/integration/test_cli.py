@@ -18,7 +18,7 @@ from ray_canal.demo import binlog_files, expected
 
 def command(*arguments: object, timeout_s: float = 180) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "ray_canal.cli", *(str(a) for a in arguments)],
+        [sys.executable, "-m", "ray_canal", *(str(a) for a in arguments)],
         capture_output=True,
         timeout=timeout_s,
         check=False,
@@ -132,7 +132,7 @@ def test_start_runs_until_a_signal_and_stops_cleanly(tmp_path: Path) -> None:
     config.write_text(f'[[instance]]\ndestination = "cli"\n[instance.source]\nfiles = [{files}]\n')
     environment = {**os.environ, "RAY_ADDRESS": ""}
     process = subprocess.Popen(
-        [sys.executable, "-m", "ray_canal.cli", "start", str(config)],
+        [sys.executable, "-m", "ray_canal", "start", str(config)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=environment,

@@ -303,7 +303,7 @@ def test_no_secret_is_on_a_page_or_in_an_answer(site: Site) -> None:
 
 def test_the_command_opens_it_and_ends_with_a_signal(site: Site, tmp_path: Path) -> None:
     """In a process of its own, over the cluster that runs."""
-    command = [sys.executable, "-m", "ray_canal.cli", "console", "--port", "0"]
+    command = [sys.executable, "-m", "ray_canal", "console", "--port", "0"]
     command += ["--namespace", NAMESPACE]
     address = ray.get_runtime_context().gcs_address
     environment = {**os.environ, "RAY_ADDRESS": address, "PYTHONUNBUFFERED": "1"}

@@ -109,7 +109,7 @@ def test_the_command_gives_one_subscriber_its_own_alone(
     for client, batch in ((7, batches[0]), (8, batches[1])):
         with DeadLetters(toml, "d", client) as letters:
             letters.keep(message(1, batch), "why")
-    command = [sys.executable, "-m", "ray_canal.cli", "redrive", str(toml), "d", "--client-id=7"]
+    command = [sys.executable, "-m", "ray_canal", "redrive", str(toml), "d", "--client-id=7"]
     given = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     rows = [json.loads(line) for line in given.stdout.splitlines()]
     assert len(rows) == batches[0].num_rows

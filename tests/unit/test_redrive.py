@@ -130,7 +130,7 @@ def test_a_full_disk_loses_no_chunk(quarantine: tuple[Path, SchemaStore]) -> Non
     held = store.quarantined("d")
     with open("/dev/full", "w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "ray_canal.cli", "redrive", str(config), "d", "--schema",
+            [sys.executable, "-m", "ray_canal", "redrive", str(config), "d", "--schema",
              str(config.parent / "fix.sql")],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip

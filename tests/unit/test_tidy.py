@@ -77,6 +77,7 @@ MAY_IMPORT = {
     "render": "errors config model views client offline",
     "demo": "errors config model client offline spark render __init__",
     "verify": "errors config filter model kernels types binlog views schema source offline",
+    "__main__": "cli",
     "cli": "logs errors malloc cache_folder config model views source meta destination client "
     "offline render demo spark __init__ redrive migration sinks snapshot verify console flight",
     "warm": "config model kernels binlog schema snapshot source views demo",

@@ -14,7 +14,7 @@ from ray.exceptions import RayTaskError, RpcError
 from typer.testing import CliRunner
 
 import ray_canal as canal
-from ray_canal import cli
+from ray_canal import __main__, cli
 from ray_canal.cli.answer import answer, down_by, ray_text
 from ray_canal.config import load
 from ray_canal.demo import BINLOGS
@@ -99,6 +99,20 @@ def test_a_full_disk_is_a_line_and_not_a_traceback() -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (ended.returncode, ended.stderr) == (1, "ray-canal: No space left on device\n")
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted:
+        def find_spec(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "ray_canal.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted()])
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert ended.value.code == 130
 
 
 def test_a_destination_that_is_down_has_its_subscribers_in_a_file() -> None:
