@@ -63,12 +63,10 @@ class Metrics:
                 self._subscribers[name].set(math.nan if value is None else float(value), tags)
 
     def gone(self) -> None:
-        """The destination was stopped here. Its process may live on, with others."""
-        for gauge in self._gauges.values():
+        """The destination was stopped here, or has moved. Its process may live on, with others."""
+        for gauge in (self._up, self._connected, *self._gauges.values()):
             gauge.set(math.nan, self._tags)
         self._publish_subscribers({})
-        self._up.set(0.0, self._tags)
-        self._connected.set(0.0, self._tags)
 
     def _count(self, counter: Any, now: float | None, *key: str, **tags: str) -> None:
         if now is None:

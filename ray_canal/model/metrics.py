@@ -47,8 +47,8 @@ METRICS = (
     Metric("canal_lag_seconds", "lag_seconds", "Age of the last event read; 0 at the log's end"),
     Metric("canal_lag_bytes", "lag_bytes", "Binlog that the server has and we have not read"),
     Metric("canal_store_fill_ratio", "store.fill", "Used part of the log's capacity, 0 to 1"),
-    Metric("canal_store_bytes", "store.bytes", "Binlog bytes in the log, in memory"),
-    Metric("canal_store_disk_bytes", "store.bytes_on_disk", "Bytes of the log on disk"),
+    Metric("canal_store_bytes", "store.bytes", "Binlog bytes in the log, in memory and on disk"),
+    Metric("canal_store_disk_bytes", "store.bytes_on_disk", "Bytes that the log takes on disk"),
     Metric(
         "canal_store_disk_failing_seconds",
         "store.disk_failing_s",
