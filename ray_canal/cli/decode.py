@@ -31,7 +31,7 @@ OF_FORMATS: dict[str, tuple[str, ...]] = {
     "gtid": _ENTRIES,
     "gtid_set": _ENTRIES,
     "topic": (*_FLAT, *_EVENTS),
-    "ts": (*_FLAT, *_EVENTS),
+    "ts": ("flat", *_EVENTS),
     "decimals": _EVENTS,
     "schemas": ("debezium",),
     "partition": _FLAT,
@@ -40,9 +40,9 @@ OF_FORMATS: dict[str, tuple[str, ...]] = {
     "dynamic_topic": _FLAT,
     "dynamic_topic_partitions": _FLAT,
     "database_hash": _FLAT,
-    "split_key_changes": _FLAT,
+    "split_key_changes": ("flat",),
     "batch_entries": _FLAT,
-    "old": _FLAT,
+    "old": ("flat",),
 }
 """Options that only these formats use."""
 _QUEUE = "With --format flat and flat-entries"
