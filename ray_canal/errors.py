@@ -2,7 +2,8 @@
 
     CanalError
     ├── ConfigError                  a setting is wrong; names the nearest valid key
-    │   └── MetaDamaged              the file of cursors (or schemas) is damaged, or another one
+    │   ├── MetaDamaged              the file of cursors (or schemas) is damaged, or another one
+    │   └── NoClusterHere            no Ray cluster was named, and none runs on this machine
     ├── SourceError                  the MySQL server or the binlog file's fault
     │   ├── ConnectionLost           (retryable) the connection ended or fell silent
     │   ├── AuthenticationFailed     wrong user, password, or authentication plugin
@@ -106,6 +107,10 @@ class ConfigError(CanalError):
 
 class MetaDamaged(ConfigError):
     """The file where cursors or schemas live is damaged, or was replaced or removed."""
+
+
+class NoClusterHere(ConfigError):
+    """No Ray cluster was named, and none runs on this machine."""
 
 
 class SourceError(CanalError):

@@ -32,7 +32,7 @@ from ray_canal.actors.ray_internals import (
 from ray_canal.actors.ray_settings import use_ray_settings
 from ray_canal.actors.registry import HEAD_S
 from ray_canal.config import CanalConfig
-from ray_canal.errors import ConfigError, InstanceNotRunning, os_error_text
+from ray_canal.errors import ConfigError, InstanceNotRunning, NoClusterHere, os_error_text
 
 _HEAD_AWAY_S = 3.0
 """A head that keeps its state in Redis may come back to the nodes that wait for it."""
@@ -46,10 +46,6 @@ _PAUSE_S = 0.2
 _ANY_KEY = "ray_canal:head"
 """Read to see whether the head answers, as any other would be."""
 _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
-
-
-class NoClusterHere(ConfigError):
-    """No cluster was named, and none runs on this machine."""
 
 
 class _NotListening(ConnectionError):

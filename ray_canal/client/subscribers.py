@@ -7,11 +7,11 @@ from typing import Any
 
 from ray_canal.actors import registry
 from ray_canal.client.api import call_once
-from ray_canal.client.joining import NoClusterHere, connect_ray
+from ray_canal.client.joining import connect_ray
 from ray_canal.client.succession import standing
 from ray_canal.config import CanalConfig, load
 from ray_canal.destination.api import ClientRequest, DestinationApi
-from ray_canal.errors import ConfigError, InstanceNotRunning, NotSubscribed
+from ray_canal.errors import ConfigError, InstanceNotRunning, NoClusterHere, NotSubscribed
 from ray_canal.meta.subscribers import forget_subscriber, kept_subscribers
 from ray_canal.model.reports import SubscriberReport
 

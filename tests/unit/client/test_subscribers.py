@@ -10,8 +10,13 @@ from ray_canal.actors.placement_table import PlacementRecord, PlacementTable
 from ray_canal.client import api
 from ray_canal.client import subscribers as operator
 from ray_canal.client.control import subscriber
-from ray_canal.client.joining import NoClusterHere
-from ray_canal.errors import ConfigError, InstanceNotFound, InstanceNotRunning, NotSubscribed
+from ray_canal.errors import (
+    ConfigError,
+    InstanceNotFound,
+    InstanceNotRunning,
+    NoClusterHere,
+    NotSubscribed,
+)
 from tests.unit.actors.small_cluster import SmallCluster
 from tests.unit.meta.test_subscribers import filled
 
