@@ -10,7 +10,6 @@ import typer
 from ray_canal.cli.answer import answer
 from ray_canal.cli.options import ConfigPath
 from ray_canal.cli.ports import open_ports, port_lines, port_plans
-from ray_canal.cli.sinks import apply_sinks
 
 
 def apply(
@@ -29,10 +28,11 @@ def apply(
     from ray_canal.client.apply import apply as applied
     from ray_canal.client.apply import plan
     from ray_canal.config import load
-    from ray_canal.sinks.actor import sink_plan
+    from ray_canal.sinks.actor import apply_sinks, sink_plan
 
     deployment = load(config)
-    found = {**plan(deployment), "ports": port_plans(deployment), "sinks": sink_plan(deployment)}
+    sinks = sink_plan(deployment, remove=remove)
+    found = {**plan(deployment), "ports": port_plans(deployment), "sinks": sinks}
     answer(found, *plan_lines(found, remove=remove), as_json=as_json)
     if dry_run or not is_change(found, remove=remove):
         return
@@ -41,7 +41,7 @@ def apply(
     try:
         applied(deployment, remove=remove)
         opened = port_lines(open_ports(deployment))
-        apply_sinks(deployment, found["sinks"], remove=remove)
+        apply_sinks(deployment, remove=remove)
     except KeyboardInterrupt:
         for line in interrupted_lines(found, plan(deployment)):
             typer.echo(line, err=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -86,17 +85,6 @@ def start_all(deployment: CanalConfig) -> list[str]:
 
     before = canal.sink_status(namespace=deployment.ray.namespace)
     return [name for name in canal.start_sinks(deployment) if name not in before]
-
-
-def apply_sinks(deployment: CanalConfig, plan: Mapping[str, str], *, remove: bool) -> None:
-    """Start what sinks the configuration has; with `remove`, stop others."""
-    import ray_canal as canal
-
-    if deployment.sink:
-        canal.start_sinks(deployment)
-    for name, what in plan.items():
-        if remove and what == "unlisted":
-            canal.stop_sink(name, namespace=deployment.ray.namespace)
 
 
 Name = Annotated[str, typer.Argument(help="The sink's name.")]

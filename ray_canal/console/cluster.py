@@ -22,7 +22,7 @@ from ray_canal.errors import ConfigError, InstanceNotFound
 from ray_canal.model.reports import SchemaHistoryReport, SnapshotReport, SubscriberReport
 from ray_canal.render import plain
 from ray_canal.sinks.actor import (
-    asked_records,
+    apply_sinks,
     pause_sink,
     seek_sink,
     sink_plan,
@@ -31,6 +31,7 @@ from ray_canal.sinks.actor import (
     stop_sink,
 )
 from ray_canal.sinks.open import lake_of
+from ray_canal.sinks.records import asked_records
 from ray_canal.sinks.schema_follower import TableName
 
 SteerSink = Literal["pause", "resume", "seek", "stop"]
@@ -172,7 +173,7 @@ class Cluster:
         """Start the destinations of a configuration in this namespace; return their names."""
         return api.start(self._in_namespace(config), replace=False)
 
-    def plan(self, config: CanalConfig) -> dict[str, Any]:
+    def plan(self, config: CanalConfig, *, remove: bool = True) -> dict[str, Any]:
         """Return what `apply` would do: destinations, Canal's TCP port, sinks, Arrow Flight. (The
         console does not open itself again: `ray-canal apply` does.)"""
         here = self._in_namespace(config)
@@ -181,22 +182,18 @@ class Cluster:
             from ray_canal.flight.actor import plan_flight
 
             ports["Arrow Flight"] = plan_flight(here)
-        return {**applying.plan(here), "sinks": sink_plan(here), "ports": ports}
+        return {**applying.plan(here), "sinks": sink_plan(here, remove=remove), "ports": ports}
 
     def apply(self, config: CanalConfig, *, remove: bool) -> dict[str, Any]:
         """Change what runs into what a configuration says, but for the console; return the plan."""
         here = self._in_namespace(config)
-        found = self.plan(here)
+        found = self.plan(here, remove=remove)
         applying.apply(here, remove=remove)
         if here.flight is not None:
             from ray_canal.flight.actor import serve_flight
 
             serve_flight(here)
-        if here.sink:
-            start_sinks(here)
-        for name, what in found["sinks"].items():
-            if remove and what == "unlisted":
-                stop_sink(name, namespace=self._namespace)
+        apply_sinks(here, remove=remove)
         return found
 
     def start_sinks(self, config: CanalConfig, names: Sequence[str]) -> list[str]:

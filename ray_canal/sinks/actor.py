@@ -9,7 +9,6 @@ shuts out whoever wrote before, and its own place decides where the sink goes on
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import threading
@@ -21,11 +20,9 @@ import ray
 from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from ray_canal.actors import registry
 from ray_canal.actors.answers import ANSWER_S
 from ray_canal.actors.log_settings import take_up_log_settings
 from ray_canal.actors.placement import ACTOR_CPUS
-from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
 from ray_canal.actors.registry import NAMESPACE, SINK_PREFIX, find_actor
 from ray_canal.client.connecting import connect
 from ray_canal.client.control import subscriber
@@ -46,7 +43,7 @@ from ray_canal.model.subscription import TAIL
 from ray_canal.sinks.lakes.ray_writers import in_ray_tasks
 from ray_canal.sinks.metrics import METRICS_PERIOD_S, SinkMetrics
 from ray_canal.sinks.open import make_sink, transform_of
-from ray_canal.sinks.port import Cursor
+from ray_canal.sinks.records import CommittedPlaces, SinkRecords, asked_records
 from ray_canal.sinks.runner import Runner
 
 logger = logging.getLogger(__name__)
@@ -172,62 +169,6 @@ class SinkActor:
         self._tell("stopped")
 
 
-class SinkRecords:
-    """The sinks that should run in a namespace. `limit_s`: so long a call waits for a head of Ray's
-    that does not answer, and raises InstanceNotRunning then; None: until it answers."""
-
-    def __init__(self, namespace: str, limit_s: float | None = None) -> None:
-        self._prefix = f"ray_canal:sink:{namespace}:"
-        self._limit_s = limit_s
-
-    def put(self, name: str, config: dict[str, Any], *, paused: bool) -> None:
-        record = json.dumps({"config": config, "paused": paused})
-        kv_put(self._prefix + name, record, limit_s=self._limit_s)
-
-    def get(self, name: str) -> dict[str, Any]:
-        """Raises InstanceNotFound."""
-        found = kv_get(self._prefix + name, self._limit_s)
-        if found is None:
-            names = ", ".join(self.names()) or "none"
-            raise InstanceNotFound(
-                f"no sink {name!r} was started in this cluster (there are: {names}); start it with "
-                f"`ray-canal sink start CONFIG {name}`"
-            )
-        record: dict[str, Any] = json.loads(found)
-        return record
-
-    def remove(self, name: str) -> None:
-        kv_delete(self._prefix + name, self._limit_s)
-
-    def names(self) -> list[str]:
-        keys = kv_keys(self._prefix, self._limit_s)
-        return sorted(key.removeprefix(self._prefix) for key in keys)
-
-
-class CommittedPlaces:
-    """Where each sink's target has been, now and then: it tells a target that was set back, as by a
-    restored backup."""
-
-    def __init__(self, namespace: str) -> None:
-        self._prefix = f"ray_canal:sink-place:{namespace}:"
-
-    def put(self, name: str, place: Cursor | None) -> None:
-        if place is not None:
-            kv_put(self._prefix + name, place.to_json())
-
-    def get(self, name: str) -> Cursor | None:
-        found = kv_get(self._prefix + name)
-        return None if found is None else Cursor.from_json(found)
-
-    def forget(self, name: str) -> None:
-        kv_delete(self._prefix + name, registry.HEAD_S)
-
-
-def asked_records(namespace: str = NAMESPACE) -> SinkRecords:
-    """Return the records for who waits for Ray's head for HEAD_S at most."""
-    return SinkRecords(namespace, registry.HEAD_S)
-
-
 Config = str | os.PathLike[str] | dict[str, Any] | CanalConfig
 
 
@@ -236,34 +177,42 @@ def start_sinks(config: Config, *names: str) -> list[str]:
 
     One that runs with this configuration is left as it is; one that has failed, or runs with
     another configuration, is started over. Their destinations run already. Raises ConfigError:
-    there is no such sink, another destination has one of its name, or it has a password in clear
-    text.
+    there is no such sink, another destination has one of its name, another one that runs is the
+    same subscriber, or it has a password in clear text.
     """
     canal = load(config)
     connect_ray(canal)
     namespace = canal.ray.namespace
     chosen = [canal.sink_named(name) for name in names] if names else list(canal.sink)
     _refuse_others(asked_records(namespace), chosen)
-    for sink in chosen:
-        make_sink(sink)  # its packages are here, its class is found
-        if keys := clear_secrets(sink):
-            raise ConfigError(
-                f"sink {sink.name}: {', '.join(keys)}: a sink runs on any node, and its "
-                "configuration is kept by Ray: give passwords as env:NAME or file:PATH"
-            )
-    for sink in chosen:
+    _refuse_unfit(chosen)
+    due = [sink for sink in chosen if _made_way(sink, namespace)]
+    for sink in due:  # whose client ids no other one of these has any more
         _start(sink, namespace)
     return [sink.name for sink in chosen]
 
 
-def sink_plan(config: Config) -> dict[str, str]:
-    """Return by name what `start_sinks` would do with each sink of a configuration: "start",
+def apply_sinks(config: Config, *, remove: bool) -> None:
+    """Start what sinks a configuration has; with `remove`, stop others before that: a sink that has
+    another name now goes on where the one before it has ended. Raises as `start_sinks`."""
+    canal = load(config)
+    found = sink_plan(canal, remove=remove)
+    _refuse_unfit(canal.sink)
+    for name, what in found.items():
+        if remove and what == "unlisted":
+            stop_sink(name, namespace=canal.ray.namespace)
+    if canal.sink:
+        start_sinks(canal)
+
+
+def sink_plan(config: Config, *, remove: bool = True) -> dict[str, str]:
+    """Return by name what `apply_sinks` would do with each sink of a configuration: "start",
     "restart", "same"; and "unlisted" for those that run and are not in it. Raises ConfigError:
-    another destination has a sink of one's name."""
+    another destination has a sink of one's name, or one that goes on is the same subscriber."""
     canal = load(config)
     connect_ray(canal, local=False)
     records = asked_records(canal.ray.namespace)
-    _refuse_others(records, canal.sink)
+    _refuse_others(records, canal.sink, remove=remove)
     found = dict.fromkeys(records.names(), "unlisted")
     for sink in canal.sink:
         if sink.name not in found:
@@ -274,33 +223,61 @@ def sink_plan(config: Config) -> dict[str, str]:
     return found
 
 
-def _refuse_others(records: SinkRecords, chosen: Sequence[SinkConfig]) -> None:
-    """Raise ConfigError if a sink that runs, of another destination, has the name of one of
-    these: it would end."""
-    names = records.names()
-    for sink in chosen:
-        other = records.get(sink.name)["config"]["destination"] if sink.name in names else ""
-        if other not in ("", sink.destination):
+def _refuse_others(
+    records: SinkRecords, chosen: Sequence[SinkConfig], *, remove: bool = False
+) -> None:
+    """Raise ConfigError if a sink that runs, of another destination, has the name of one of these:
+    it would end; or if one that goes on (not with `remove`) is the same subscriber."""
+    named = {sink.name: sink for sink in chosen}
+    subscribers = {(sink.destination, sink.client_id): sink.name for sink in chosen}
+    for name in records.names():
+        config = records.get(name)["config"]
+        destination, client_id = config["destination"], config["client_id"]
+        other = named.get(name)
+        if other is not None and destination != other.destination:
             raise ConfigError(
-                f"sink {sink.name}: a sink of this name runs for the destination {other}, and this "
-                f"one is of {sink.destination}: give it another name, or end the other one first "
-                f"with `ray-canal sink stop {sink.name}`"
+                f"sink {name}: a sink of this name runs for the destination {destination}, and "
+                f"this one is of {other.destination}: give it another name, or end the other one "
+                f"first with `ray-canal sink stop {name}`"
+            )
+        same = subscribers.get((destination, client_id))
+        if other is None and same is not None and not remove:
+            raise ConfigError(
+                f"sink {same}: the sink {name}, which runs, has the client_id {client_id}, too, and"
+                " each would take the other's rows: give it another one, or end the other sink"
+                f" first with `ray-canal sink stop {name}` (`apply --remove` does it)"
             )
 
 
+def _refuse_unfit(chosen: Sequence[SinkConfig]) -> None:
+    """Raise ConfigError if a sink cannot run on any node."""
+    for sink in chosen:
+        make_sink(sink)  # its packages are here, its class is found
+        if keys := clear_secrets(sink):
+            raise ConfigError(
+                f"sink {sink.name}: {', '.join(keys)}: a sink runs on any node, and its "
+                "configuration is kept by Ray: give passwords as env:NAME or file:PATH"
+            )
+
+
+def _made_way(sink: SinkConfig, namespace: str) -> bool:
+    """Return whether a sink is to be started, once its process has ended that has failed, or runs
+    with another configuration."""
+    records = asked_records(namespace)
+    handle = find_actor(SINK_PREFIX + sink.name, namespace)
+    if sink.name not in records.names() or handle is None:
+        return True
+    is_same = records.get(sink.name)["config"] == sink.model_dump(mode="json")
+    if is_same and _status(handle)["state"] != "failed":
+        return False
+    _end(sink.name, handle, namespace)
+    return True
+
+
 def _start(sink: SinkConfig, namespace: str) -> None:
-    records, tree = asked_records(namespace), sink.model_dump(mode="json")
-    paused = False
-    if sink.name in records.names():
-        known = records.get(sink.name)
-        handle = find_actor(SINK_PREFIX + sink.name, namespace)
-        paused = bool(known["paused"])
-        is_same = handle is not None and known["config"] == tree
-        if is_same and _status(handle)["state"] != "failed":
-            return
-        if handle is not None:
-            _end(sink.name, handle, namespace)
-    records.put(sink.name, tree, paused=paused)
+    records = asked_records(namespace)
+    paused = sink.name in records.names() and bool(records.get(sink.name)["paused"])
+    records.put(sink.name, sink.model_dump(mode="json"), paused=paused)
     _launch(sink.name, namespace)
 
 

@@ -16,7 +16,7 @@ from ray_canal.actors import registry
 from ray_canal.client import api, controller_calls, joining, succession
 from ray_canal.client import apply as applying
 from ray_canal.errors import InstanceNotRunning
-from ray_canal.sinks.actor import CommittedPlaces, asked_records
+from ray_canal.sinks.records import CommittedPlaces, asked_records
 from tests.integration.test_tcp import deployment
 from tests.processes import CONTROLLER, GCS, SERVER, running, stopped
 from tests.servers.run import free_port

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 import ray_canal as canal
-from ray_canal.sinks.actor import CommittedPlaces
 from ray_canal.sinks.lakes.ray_writers import in_ray_tasks
 from ray_canal.sinks.port import SinkError
+from ray_canal.sinks.records import CommittedPlaces
 from tests.in_process_sink import until
 from tests.servers import Server
 

@@ -18,7 +18,7 @@ import ray_canal as canal
 from ray_canal import cli
 from ray_canal.demo import binlog_files
 from ray_canal.errors import ConfigError, InstanceNotFound
-from ray_canal.sinks.actor import CommittedPlaces
+from ray_canal.sinks.records import CommittedPlaces
 from tests.in_process_sink import until
 from tests.servers import Server
 

@@ -70,7 +70,7 @@ def test_an_interrupted_apply_says_what_it_has_begun(
 
     monkeypatch.setattr(client_apply, "plan", lambda _: plans.pop(0))
     monkeypatch.setattr(client_apply, "apply", interrupted)
-    monkeypatch.setattr("ray_canal.sinks.actor.sink_plan", lambda _: {})
+    monkeypatch.setattr("ray_canal.sinks.actor.sink_plan", lambda _, **__: {})
     config = tmp_path / "canal.toml"
     config.write_text('[[instance]]\ndestination = "audit"\nsource.address = "127.0.0.1:3306"\n')
     done = CliRunner().invoke(cli.app, ["apply", str(config), "--yes"])
