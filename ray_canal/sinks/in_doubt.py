@@ -77,9 +77,11 @@ class InDoubt:
         if not any(told):
             return batch
         at = np.array(told, np.int64)[names.indices.to_numpy()]
-        if (at > 0).any():
-            position = np.where(at > 0, at, batch["position"])
-            row = np.where(at > 0, _rows_moved(batch), batch["row"])
+        if (is_moved := at > 0).any():
+            position, row = (np.array(batch[name]) for name in ("position", "row"))
+            position[is_moved] = at[is_moved]
+            ids = batch.select(["position", "row"])
+            row[is_moved] = _rows_moved(ids.filter(pa.array(is_moved)))
             batch = _with(batch, {"position": pa.array(position), "row": pa.array(row)})
         return batch if at.min() >= 0 else batch.filter(pa.array(at >= 0))
 

@@ -13,7 +13,7 @@ from ray_canal.client.message import Message
 from ray_canal.errors import UnsupportedEvent
 from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.offline import decode_chunks
-from ray_canal.sinks.in_doubt import InDoubt, in_doubt, in_order, moved
+from ray_canal.sinks.in_doubt import InDoubt, XaEnd, in_doubt, in_order, moved
 from ray_canal.sinks.port import Changes, Cursor
 from ray_canal.sinks.rows import Rows
 from ray_canal.views.row_places import RowPlace
@@ -248,3 +248,18 @@ def test_rows_too_far_in_a_file_for_an_id_are_an_error() -> None:
         with expected if is_refused else contextlib.nullcontext():
             (found,) = moved([rows], RowPlace(3, 9, 4711, 0, "bin.000009"))
             assert min(found.batch["row"].to_pylist()) > 0
+
+
+def test_rows_too_far_in_a_file_that_stay_where_they_are_get_no_id() -> None:
+    """A batch has those of an XA transaction that ends, and others far behind in the file."""
+    batch = message_of(XA).batches[0].slice(0, 2)
+    names, positions = pa.array(["xa", "plain"]), pa.array([1 << 32, 1 << 33])
+    for name, column in (("transaction", names), ("position", positions)):
+        at = batch.schema.get_field_index(name)
+        field = batch.schema.field(at)
+        batch = batch.set_column(at, field, column.cast(field.type))
+    doubts = InDoubt(frozenset(), {"xa": "X'01',X'',1"}, {})
+    found = doubts.counted(batch, [XaEnd("X'01',X'',1", True, "xa", 4711)])
+    first, second = batch["row"].to_pylist()
+    assert found["row"].to_pylist() == [(1 << 32 << 30) + first, second]
+    assert found["position"].to_pylist() == [4711, 1 << 33]
