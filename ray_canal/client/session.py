@@ -207,7 +207,7 @@ class ClientSession:
         if transform and not self.transport.has_batches:
             raise ConfigError(
                 "where, columns, mask and hash work on Arrow batches, which Canal's TCP protocol "
-                "does not carry; connect without an address"
+                "does not carry; connect by Ray or Arrow Flight (grpc://…)"
             )
         self._transform = transform or None
 

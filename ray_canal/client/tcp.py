@@ -23,7 +23,7 @@ from ray_canal.canal.generated import CanalProtocol_pb2 as pb
 from ray_canal.canal.scramble import scramble411
 from ray_canal.client.message import Message
 from ray_canal.client.tcp_message import TcpHead, TcpMessage
-from ray_canal.client.tcp_wire import READ_S, Address, Wire
+from ray_canal.client.tcp_wire import READ_S, Address, Wire, lacking
 from ray_canal.destination.api import (
     AckRequest,
     ClientRequest,
@@ -42,7 +42,6 @@ from ray_canal.errors import (
     BatchNotFirst,
     BatchNotFound,
     CanalError,
-    ConfigError,
     ConnectionLost,
     ConsumerError,
     CorruptPacket,
@@ -287,10 +286,7 @@ class TcpTransport:
     def _subscribe(self, request: SubscribeRequest) -> int:
         client_id, text = request.client_id, request.filter
         if request.wishes != _NO_WISHES:
-            raise ConfigError(
-                "policy, transactions and start are not in Canal's protocol: connect by Ray "
-                "(without address=), or set them for the destination"
-            )
+            raise lacking("policy, transactions, start or snapshot")
         self._open()
         self._settle(pb.CLIENTROLLBACK, self._named(pb.ClientRollback, client_id))
         self._outstanding.pop(client_id, None)
@@ -385,6 +381,8 @@ class TcpTransport:
         return self._get_without_ack(request)
 
     def _ack(self, request: AckRequest) -> None:
+        if request.mark:
+            raise lacking("mark")
         self._confirm(request.client_id, request.batch_id, request.epoch)
 
     def _confirm(self, client_id: int, batch_id: int, epoch: int | None) -> None:

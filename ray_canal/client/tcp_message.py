@@ -53,5 +53,6 @@ class TcpMessage(Message):
     def chunks(self) -> list[DecodedChunk]:
         """Refuse: over Canal's TCP there are no chunks. Raises ConsumerError."""
         raise ConsumerError(
-            "over TCP there are entries, no Arrow batches; connect inside the Ray cluster for those"
+            "over TCP there are entries, no Arrow batches; connect by Ray or Arrow Flight "
+            "(grpc://…) for those"
         )

@@ -22,6 +22,14 @@ a connection is given up: a get without an end notices within a minute that the 
 gone. Linux waits for two hours."""
 
 
+def lacking(what: str) -> ConfigError:
+    """Return what to raise where a call asks for what Canal's protocol cannot say."""
+    return ConfigError(
+        f"Canal's protocol has no {what}: connect by Ray or Arrow Flight (grpc://…), or set for "
+        "the destination what may be set there"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where the server is and how it is entered. `tls`: None for a plain connection."""

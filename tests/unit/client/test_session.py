@@ -93,7 +93,7 @@ def test_who_only_looks_on_holds_up_nobody() -> None:
 def test_row_steps_need_arrow_batches() -> None:
     one, _ = session()
     one.use({"where": None})
-    with pytest.raises(ConfigError, match="connect without an address"):
+    with pytest.raises(ConfigError, match="connect by Ray or Arrow Flight"):
         one.use({"where": "after.id > 1"})
 
 

@@ -126,9 +126,13 @@ def test_errors_are_the_same_classes(connect: Any, shop: Decoded) -> None:
                 connector.subscribe("(")
             with pytest.raises(ConfigError, match="work on Arrow batches"):
                 connector.subscribe(where="after.id > 1")
+            with pytest.raises(ConfigError, match=r"no policy, .* snapshot: .* Flight"):
+                connector.subscribe(snapshot="initial")
             connector.subscribe()
             for _ in range(2):
                 connector.get_without_ack(1)
+            with pytest.raises(ConfigError, match="no mark"):
+                connector.ack(1, mark="kept nowhere")
             with pytest.raises(BatchNotFirst, match="firstly:1"):
                 connector.ack(2)
             with pytest.raises(BatchNotFound):

@@ -21,5 +21,5 @@ def test_entries_rows_and_bytes_are_those_that_came() -> None:
     assert places == info.entries["position"].tolist()
     assert list(split_delimited(b"".join(message.entry_pieces))) == list(raw)
     assert message.row_count == int(info.entries["rows"].sum()) > 0
-    with pytest.raises(ConsumerError, match="connect inside the Ray cluster"):
+    with pytest.raises(ConsumerError, match="connect by Ray or Arrow Flight"):
         _ = message.chunks
