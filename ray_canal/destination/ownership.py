@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 import uuid
 from collections.abc import Callable
@@ -29,6 +30,8 @@ from ray_canal.meta.open import open_backend
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 _TAKEOVER_TRIES = 10
 _FRESH_S = 1.0
@@ -64,7 +67,7 @@ class Ownership:
         self._claim = claim
         self._thread = BackendThread(f"cursors of {destination}")
         self._opened: MetaManager | None = None
-        self.damaged = False
+        self.damaged = self._away = False
         self._acquired: int | None = 0  # read and written in the thread alone
         self._reopened = False
         self._confirmed = (0, 0.0)  # an epoch, and when it was the newest one
@@ -97,10 +100,27 @@ class Ownership:
     ) -> T:
         """Call a function of the MetaManager, e.g. `run(MetaManager.load, "orders")`."""
         try:
-            return await self._thread.run(lambda: function(self._manager, *values, **named))
+            found = await self._thread.run(lambda: function(self._manager, *values, **named))
         except MetaDamaged:
             self.damaged = True
             raise
+        except MetaUnavailable as error:
+            self._tell(str(error))
+            raise
+        self._tell("")
+        return found
+
+    def _tell(self, why: str) -> None:
+        """Log once that cursors are away (`why`), and that they are back (empty): reading
+        goes on meanwhile, so no state shows it."""
+        name, was_away, self._away = self._destination, self._away, bool(why)
+        if why and not was_away:
+            logger.warning(
+                "destination %s: its cursors can be neither read nor written, and acks wait: %s",
+                name, why,
+            )  # fmt: skip
+        elif was_away and not why:
+            logger.warning("destination %s: its cursors are back", name)
 
     async def load(self) -> dict[int, SubscriberMeta]:
         """Subscribers by client id. Raises ConfigError: a record is damaged; MetaUnavailable."""

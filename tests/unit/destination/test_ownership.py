@@ -16,7 +16,7 @@ from ray_canal.destination.records.start_record import StartRecord
 from ray_canal.errors import Fenced, InstanceRestarted, MetaUnavailable
 from ray_canal.meta.manager import MetaManager, SubscriberMeta
 from ray_canal.meta.open import open_backend
-from tests.local_destination import saves_that_wait
+from tests.local_destination import meta_away, saves_that_wait
 from tests.meta_conformance import cursor
 
 ME = SubscriberMeta(1, "a", cursor(100))
@@ -142,6 +142,28 @@ def test_a_file_is_asked_beside_a_write_that_waits_for_the_disk(
         await other.close()
 
     asyncio.run(go())
+
+
+def test_the_log_says_once_that_cursors_are_away_and_that_they_are_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is read goes on, so no metric shows it; clients alone would see it."""
+
+    async def go() -> None:
+        ownership = await opened(tmp_path)
+        epoch = await ownership.acquire()
+        with meta_away("save"):
+            for _ in range(3):
+                with pytest.raises(MetaUnavailable):
+                    await ownership.save(epoch, ME)
+        await ownership.save(epoch, ME)
+        await ownership.save(epoch, ME)
+        await ownership.close()
+
+    asyncio.run(go())
+    away, back = (record.getMessage() for record in caplog.records)
+    assert "destination orders: its cursors can be neither read nor written, and acks wait" in away
+    assert "destination orders: its cursors are back" in back
 
 
 def test_an_epoch_whose_answer_was_lost_is_nobody_elses(
