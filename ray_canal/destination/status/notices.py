@@ -1,8 +1,8 @@
 """Notices for people about destinations: changes of state, and thresholds that are passed.
 
 Pure, over statuses as `status` returns them: the table of model/conditions.py, with the thresholds
-of [notify]. A threshold is told when it is passed and again when the value is well below it; a
-value that is not known changes nothing.
+of [notify]. A threshold is told when it is passed and again when the value is well on its other
+side; a lag that is not known changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ray_canal.model.conditions import CONDITIONS, Finding
 Kind = Literal["changed", "raised", "resolved"]
 
 _RESOLVED_PART = 0.5
-"""A threshold counts as left at half of it, so that a value that swings about it is told once."""
+"""Lag counts as left at half of its threshold, time to purge at twice that, so that a value that
+swings about it is told once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,9 @@ class Notices:
             return _passed(value, limits.lag_seconds)
         if event == "log_full":
             return bool(limits.full_seconds) and value is not None and value >= limits.full_seconds
-        soon = event == "purge" and value is not None and value < limits.purge_seconds
-        return finding.is_on or soon
+        if event == "purge" and not finding.is_on:
+            return _is_near(value, limits.purge_seconds)
+        return finding.is_on
 
     def _of_condition(
         self, key: tuple[str, str, str], is_on: bool | None, text: str
@@ -109,3 +111,9 @@ def _passed(value: float | None, limit: float) -> bool | None:
     if value >= limit:
         return True
     return False if value < limit * _RESOLVED_PART else None
+
+
+def _is_near(value: float | None, limit: float) -> bool | None:
+    if value is None or value >= limit / _RESOLVED_PART:
+        return False
+    return True if value < limit else None

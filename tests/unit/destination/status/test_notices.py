@@ -56,7 +56,7 @@ def test_what_is_wrong_at_the_first_look_is_told() -> None:
     ("event", "on", "off"),
     [
         ("lag", {"lag_seconds": 600.0}, {"lag_seconds": 299.0}),
-        ("purge", {"purge": PurgeDistance(1, 7000.0)}, {"purge": PurgeDistance(1, 9000.0)}),
+        ("purge", {"purge": PurgeDistance(1, 7000.0)}, {"purge": PurgeDistance(1, 15000.0)}),
         ("purge", {"purge": PurgeDistance(1, None, "soon")}, {"purge": PurgeDistance(1)}),
         ("log_full", {"store": {"full_s": 61.0, "held_by": [7]}}, {}),
         ("disk", {"store": {"disk_error": "no space", "disk_failing_s": 1.0}}, {}),
@@ -79,6 +79,10 @@ def test_a_value_about_its_threshold_is_told_once() -> None:
     watched = Watched()
     told = [watched.kinds(lag_seconds=lag) for lag in (599.0, 601.0, 599.0, 601.0, 301.0)]
     assert told == [[], [("lag", "raised")], [], [], []]
+    seconds = (7300.0, 7100.0, 7300.0, 7100.0, 14000.0)  # the cursor moves from file to file
+    purges = [{"purge": PurgeDistance(1, left_s)} for left_s in seconds]
+    told = [watched.kinds(lag_seconds=301.0, **purge) for purge in purges]
+    assert told == [[], [("purge", "raised")], [], [], []]
 
 
 def test_what_is_not_known_changes_nothing() -> None:
