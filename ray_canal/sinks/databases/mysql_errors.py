@@ -28,7 +28,7 @@ _POISON = {
 partition has room for."""
 _SCHEMA = {
     1054, 1071, 1118, 1146, 1171, 1064, 1074, 1101, 1049, 1059, 1067, 1103, 1113, 1115, 1117, 1163,
-    1170, 1253, 1273, 1288, 1347, 1364, 1471, 1906, 3105,
+    1170, 1253, 1273, 1288, 1347, 1364, 1471, 1828, 1829, 1832, 1833, 1906, 3105, 3750, 3780, 3959,
 }  # fmt: skip
 _CHANGED = {1050, 1054, 1060, 1091, 1146}
 _ADVICE = dict.fromkeys(
@@ -58,11 +58,14 @@ def translated(error: MySQLError, sql: str | bytes) -> SinkError:
 @contextlib.contextmanager
 def of_changed_table() -> Iterator[None]:
     """Raise "retry" where a table is not as it was found right before: a statement of a run that
-    was given up, and which the server went on with, has changed it."""
+    was given up, and which the server went on with, has changed it; "schema" where its values do
+    not fit, which are no entry's fault."""
     try:
         yield
     except SinkError as error:
         cause = error.__cause__
         if isinstance(cause, MySQLError) and cause.args[0] in _CHANGED:
             raise SinkError(str(error), "retry") from None
+        if error.kind == "poison":
+            raise SinkError(str(error), "schema") from None
         raise

@@ -18,6 +18,8 @@ from ray_canal.sinks.port import SinkError
         (1526, "poison"),
         (1644, "poison"),  # a trigger's SIGNAL
         (1071, "schema"),
+        (3750, "schema"),  # sql_require_primary_key
+        (3780, "schema"),  # a column that a foreign key of the target's own needs
         (1142, "fatal"),
     ],
 )
@@ -35,8 +37,12 @@ def test_a_statement_that_takes_too_long_names_the_setting() -> None:
     assert "raise mirror.timeout_s" in str(translated(error, "ALTER TABLE t"))
 
 
-@pytest.mark.parametrize(("number", "kind"), [(1060, "retry"), (1118, "schema")])
-def test_a_table_that_has_changed_meanwhile_is_looked_at_again(number: int, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "kind"), [(1060, "retry"), (1118, "schema"), (1366, "schema"), (1142, "fatal")]
+)
+def test_what_an_error_of_alter_table_means(number: int, kind: str) -> None:
+    """A table that has changed meanwhile is looked at again. Values that do not become another type
+    were the statement's fault: it went to the dead letters, and the column kept its type."""
     error = translated(InternalError(number, "no"), "ALTER TABLE t")
     error.__cause__ = InternalError(number, "no")
     with pytest.raises(SinkError) as caught, of_changed_table():
