@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ray_canal.binlog.assemble import query_of
 from ray_canal.binlog.chunk import (
     EVENT_IN_TRANSACTION,
     FLAVOR_MARIADB,
@@ -207,7 +208,7 @@ def transactions_of(chunk: RawChunk, walked: Walked) -> FileTransactions:
         raise walked.failure
     head, gtids, seconds = chunk.head, walked.gtids, walked.gtid_seconds
     end = head.end_position
-    closed = closed_before(walked.events, end)
+    closed = closed_before(chunk, walked, end)
     if not len(gtids):
         starts = _starts_without_gtids(walked.events)
         found = walked.events[starts]
@@ -249,13 +250,34 @@ def _starts_without_gtids(events: Records) -> Int64s:
     return np.asarray(starts[~carried[starts]])
 
 
-def closed_before(events: Records, position: int) -> int:
+def closed_before(chunk: RawChunk, walked: Walked, position: int) -> int:
     """Return where the last transaction of a chunk that ends at or before `position` ends; 0:
     none."""
-    ends = (events["kind"] == q.KIND_END) | _alone(events)
-    behind = (events["position"] + events["length"])[ends]
+    events = walked.events
+    behind = (events["position"] + events["length"])[_ends(chunk, walked)]
     behind = behind[behind <= position]
     return int(behind[-1]) if len(behind) else 0
+
+
+def _ends(chunk: RawChunk, walked: Walked) -> Bools:
+    """Return which events end a transaction: no other one goes on in it. (XA END does, and XA START
+    does not; their events are statements as any.)"""
+    events = walked.events
+    goes_on = events["kind"] == q.KIND_BEGIN
+    if len(events):
+        goes_on[:-1] |= events["flags"][1:] & EVENT_IN_TRANSACTION != 0
+        goes_on[-1] |= _leaves_open(chunk, walked)
+    return np.asarray(~goes_on)
+
+
+def _leaves_open(chunk: RawChunk, walked: Walked) -> bool:
+    """Return whether a transaction goes on behind a chunk's last event."""
+    last = walked.events[-1]
+    is_inside = bool(last["flags"] & EVENT_IN_TRANSACTION)
+    if last["kind"] == q.KIND_SPECIAL and last["type_code"] == event_types.QUERY:
+        text = query_of(chunk, walked, len(walked.events) - 1).sql
+        return text.startswith("XA START") or (is_inside and not text.startswith("XA END"))
+    return is_inside and last["kind"] != q.KIND_END
 
 
 def event_at(chunk: RawChunk, position: int) -> tuple[bool, int]:

@@ -266,7 +266,7 @@ class Search:
                 last_us, entries = int(some.original_us[before - 1]), 0
             next_us = next_us or int(some.original_us[some.position == position].sum())
             events = walked.events
-            behind = max(behind, closed_before(events, position))
+            behind = max(behind, closed_before(chunk, walked, position))
             passed = events[events["position"] + events["length"] <= position]
             if len(passed):
                 entries += int(np.count_nonzero(passed["position"] >= start))

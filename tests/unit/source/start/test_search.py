@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ray_canal.binlog.chunk import EVENT_CLOSES
 from ray_canal.binlog.executed import gtid_set_after
+from ray_canal.binlog.open_transactions import begins
 from ray_canal.binlog.walked import walk
 from ray_canal.demo import binlog_files
 from ray_canal.kernels.framing import query as q
 from ray_canal.model.position import EntryPosition
+from ray_canal.offline import decode_chunks
 from ray_canal.source.gtid_sets import missing_gtids, unknown_gtids
 from ray_canal.source.start import log_file
 from ray_canal.source.start.files_log import FilesLog
@@ -219,3 +222,25 @@ def test_what_lies_around_every_offset() -> None:
             assert around.start.created_s == begins[4]
             assert not search.surroundings(name, place + 1).is_event
         assert search.surroundings(name, len(data)).is_event
+
+
+XA_LOGS = [GOLDEN / "mysql97" / "mysql_xa.binlog", GOLDEN / "mariadb1011" / "maria_xa.binlog"]
+
+
+@pytest.mark.parametrize("path", XA_LOGS, ids=lambda path: path.stem)
+def test_xa_transactions_begin_and_end_as_others(path: Path) -> None:
+    """XA START was taken for the end of one, and XA END for none: a place inside was no boundary,
+    and (MariaDB) the place behind was."""
+    log = FilesLog([path])
+    search, (name, _) = Search(log), log.files()[0]
+    seen = 0
+    for info, _ in decode_chunks([path]):
+        seen += len(info.entries)
+        starts = begins(info, np.arange(len(info.entries)))
+        for number, entry in enumerate(info.entries):
+            position = int(entry["position"])
+            assert search.boundary(name, position).position == starts[number]
+            if entry["flags"] & EVENT_CLOSES:
+                behind = position + int(entry["length"])
+                assert search.boundary(name, behind).position == behind
+    assert seen > 10
