@@ -425,7 +425,7 @@ def demo(
 
 def main() -> None:
     """Entry point: one clear line for each of our errors, and for files that cannot be read or
-    written, exit code 1; 130 after Ctrl-C or SIGTERM."""
+    written, exit code 1; 130 after Ctrl-C or SIGTERM; 0 where nobody reads any more."""
     prepare_process()
     keep_freed_memory()
     _interrupted_by_sigterm()
@@ -434,8 +434,9 @@ def main() -> None:
     except CanalError as error:
         typer.echo(f"ray-canal: {type(error).__name__}: {error}", err=True)
         raise SystemExit(1) from None
-    except BrokenPipeError:
-        raise SystemExit(0) from None
+    except SystemExit as ended:
+        gone = isinstance(ended.__context__, BrokenPipeError)  # Typer says 1 then, without a word
+        raise SystemExit(0 if gone else ended.code) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except Exception as error:

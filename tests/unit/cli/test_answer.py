@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -58,7 +59,12 @@ def test_an_error_in_a_task_is_told_by_its_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(KeyboardInterrupt(), 130), (ConfigError("no such thing"), 1)]
+    ("error", "code"),
+    [
+        (KeyboardInterrupt(), 130),
+        (ConfigError("no such thing"), 1),
+        (BrokenPipeError(errno.EPIPE, "nobody reads"), 0),  # as of `ray-canal decode … | head`
+    ],
 )
 def test_exit_codes(error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -66,6 +72,8 @@ def test_exit_codes(error: BaseException, code: int, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(canal, "stop", fails)
     monkeypatch.setattr("sys.argv", ["ray-canal", "stop", "orders"])
+    for stream in ("stdout", "stderr"):  # what is changed of them is undone
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == code
