@@ -51,6 +51,7 @@ class PostgresDatabase(TransactionalDatabase):
         self._staged = 0
         self._session = 0  # of the server, which a pooler may change
         self._delete_first: dict[TableName, bool] = {}
+        self._cascades: dict[TableName, list[list[str]]] = {}
 
     def connect(self) -> None:
         config = self._config
@@ -155,12 +156,13 @@ class PostgresDatabase(TransactionalDatabase):
         )
         if not columns:
             return None
-        uniques = self._run(
-            "SELECT count(*) FROM pg_index WHERE indrelid = to_regclass(%s)"
-            " AND indisunique AND NOT indisprimary",
+        self._delete_first[name], self._cascades[name] = self._run(
+            "SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = t AND indisunique"
+            " AND NOT indisprimary), ARRAY(SELECT ARRAY[conrelid::regclass::text, conname::text]"
+            " FROM pg_constraint WHERE contype = 'f' AND confrelid = t"
+            " AND confdeltype IN ('c', 'n', 'd')) FROM to_regclass(%s) t",
             _named(name),
-        )
-        self._delete_first[name] = bool(uniques[0][0])
+        )[0]
         return TargetTable(
             tuple(str(row[0]) for row in columns),
             tuple(str(row[0]) for row in columns if row[1]),
@@ -302,15 +304,20 @@ class PostgresDatabase(TransactionalDatabase):
     # --- rows ------------------------------------------------------------------------------------
 
     def delete(self, name: TableName, keys: pa.Table) -> None:
+        self._deleted(name, keys)
+
+    def _deleted(self, name: TableName, keys: pa.Table) -> int:
+        """Remove rows by their keys; return how many there were."""
         staged = self._stage_to_join(name, keys)
-        self._run(f"DELETE FROM {_named(name)} t USING {staged} s WHERE {_same(keys)}")
+        gone = f"DELETE FROM {_named(name)} t USING {staged} s WHERE {_same(keys)} RETURNING 1"
+        return int(self._run(f"WITH gone AS ({gone}) SELECT count(*) FROM gone")[0][0])
 
     def upsert(self, name: TableName, key: Sequence[str], rows: pa.Table) -> None:
         """Write rows by their key. Where the table has other unique keys, they are removed first: a
         value may move from one row to another."""
-        if key and self._delete_first.get(name, True):
+        keys = rows.select(list(key))
+        if key and self._delete_first.get(name, True) and self._deleted(name, keys):
             self._refuse_cascade(name)
-            self.delete(name, rows.select(list(key)))
         staged = self._stage(name, rows)
         columns = [_quoted(column) for column in rows.column_names]
         listed = ", ".join(columns)
@@ -325,13 +332,8 @@ class PostgresDatabase(TransactionalDatabase):
         self._run(f"INSERT INTO {into} {given} SELECT {listed} FROM {staged}{end}")
 
     def _refuse_cascade(self, name: TableName) -> None:
-        """Raise SinkError if rows of another table would change with those that are removed."""
-        found = self._run(
-            "SELECT conrelid::regclass, conname FROM pg_constraint WHERE contype = 'f'"
-            " AND confrelid = to_regclass(%s) AND confdeltype IN ('c', 'n', 'd')",
-            _named(name),
-        )
-        for table, constraint in found:
+        """Raise SinkError if rows of another table have changed with those that were removed."""
+        for table, constraint in self._cascades.get(name, ()):
             raise SinkError(
                 f"{name} has another unique key, so its rows are removed and written again, and"
                 f" ON DELETE of the foreign key {constraint} would change those of {table} each"
