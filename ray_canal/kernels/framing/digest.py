@@ -116,9 +116,13 @@ def transaction_pieces(data, events, bodies, maps, id_bytes, pieces):
         statement = kind == q.KIND_SPECIAL and (
             code == ev.QUERY or code == ev.EXECUTE_LOAD_QUERY
         )
-        alone = statement and event["flags"] & 1 == 0
-        if kind == q.KIND_BEGIN or (alone and pieces[count, BYTES] == 0):
-            if pieces[count, BYTES]:  # nothing has ended the one before (XA): a piece of its own
+        meaning = kind
+        if kind == q.KIND_SPECIAL and code == ev.QUERY:
+            meaning = q.entry_of_query(data, body, end)
+        begins = kind == q.KIND_BEGIN or meaning == q.XA_BEGINS
+        alone = statement and event["flags"] & 1 == 0 and not begins
+        if begins or (alone and pieces[count, BYTES] == 0):
+            if pieces[count, BYTES]:  # nothing has ended the one before: a piece of its own
                 count += 1
             pieces[count, BEGINS] = 1
         if kind == q.KIND_ROWS or statement:
@@ -148,7 +152,7 @@ def transaction_pieces(data, events, bodies, maps, id_bytes, pieces):
                     number = (number * _POWERS[lane, 1] + label) % prime
                 pieces[count, FIRST + lane] = number
             pieces[count, BYTES] += max(1, end - start)
-        if kind == q.KIND_END or alone:
+        if kind == q.KIND_END or alone or meaning == q.XA_ENDS:
             pieces[count, END] = event["position"] + np.int64(event["length"])
             count += 1
     return count + (1 if pieces[count, BYTES] or pieces[count, BEGINS] else 0)

@@ -11,6 +11,7 @@ import pytest
 
 from ray_canal.binlog import trail
 from ray_canal.binlog.chunk import RawChunk
+from ray_canal.binlog.open_transactions import closing_entries
 from ray_canal.binlog.trail import (
     DIGEST_CHARACTERS,
     TRAIL_MAX,
@@ -24,6 +25,7 @@ from ray_canal.kernels.framing import digest
 from ray_canal.kernels.framing import query as q
 from ray_canal.log.transaction_buffer import TransactionBuffer
 from ray_canal.model.position import EntryPosition
+from ray_canal.offline import decode_chunks
 from ray_canal.schema.event_parser import EventParser
 from ray_canal.schema.registry import SchemaRegistry
 from ray_canal.source.start.files_log import FilesLog
@@ -38,12 +40,12 @@ def test_the_kernels_numbers_are_ours() -> None:
     assert fields == (trail.END, trail.FIRST, trail.SECOND, trail.BYTES, trail.BEGINS)
 
 
-def folded(chunk_bytes: int) -> tuple[list[int], list[int]]:
+def folded(chunk_bytes: int, file: Path = FILE) -> tuple[list[int], list[int]]:
     """(where each transaction ends, its digest), the file cut into chunks of this size."""
     folding = Folding()
     behind: list[int] = []
     digests: list[int] = []
-    for chunk in FilesLog([FILE]).chunks(FILE.name, chunk_bytes):
+    for chunk in FilesLog([file]).chunks(file.name, chunk_bytes):
         closed = folding.add(digest_pieces(chunk, walk(chunk)))
         behind += closed.behind.tolist()
         digests += closed.digests.tolist()
@@ -55,6 +57,21 @@ def test_digests_do_not_depend_on_chunks(chunk_bytes: int) -> None:
     whole = folded(1 << 20)
     assert len(whole[0]) == len(set(whole[1])) == 17
     assert folded(chunk_bytes) == whole
+
+
+@pytest.mark.parametrize("name", ["mysql97/mysql_xa", "mariadb1011/maria_xa"])
+def test_xa_transactions_end_as_others(name: str) -> None:
+    """XA START was one of its own, and the rows behind it were in none: a trail that ended with
+    them led to the place before them."""
+    path = FILE.parents[1] / f"{name}.binlog"
+    ends = [
+        int(entry["position"]) + int(entry["length"])
+        for info, _ in decode_chunks([path])
+        for entry in info.entries[closing_entries(info)]
+    ]
+    assert len(ends) > 5
+    for chunk_bytes in (200, 1 << 20):
+        assert folded(chunk_bytes, path)[0] == ends
 
 
 def longest_chunk() -> RawChunk:
