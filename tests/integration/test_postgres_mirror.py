@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ray_canal.config import MirrorConfig, load
+from ray_canal.sinks.column_specs import ColumnSpec
 from ray_canal.sinks.databases.postgres import PostgresDatabase
 from ray_canal.sinks.port import SinkError
 from ray_canal.sinks.runner import Runner
@@ -421,3 +422,20 @@ def test_rows_that_another_table_goes_with_are_added_and_not_changed(shop: Shop)
         assert caught.value.kind == "schema"
         database.rollback()
     assert shop.postgres.execute(f"SELECT of_t FROM {shop.copy}.c") == [(1,)]
+
+
+def test_names_of_types_are_read_as_they_are_written(shop: Shop) -> None:
+    """A server may quote all names that it shows: a table's own types were others than they are."""
+    name = TableName(shop.copy, "t")
+    kinds = pa.date32(), pa.string(), pa.binary()
+    columns = [ColumnSpec(str(kind), kind) for kind in kinds]
+    database = PostgresDatabase(MirrorConfig(address=shop.postgres.address, username=shop.copy))
+    shop.postgres.execute(
+        f"CREATE ROLE {shop.copy} LOGIN", f"ALTER ROLE {shop.copy} SET quote_all_identifiers = on",
+        f"CREATE SCHEMA {shop.copy} AUTHORIZATION {shop.copy}",
+    )  # fmt: skip
+    with contextlib.closing(database):
+        database.connect()
+        database.create(name, columns)
+        assert database.differing(name, columns) == []
+    shop.postgres.execute(f"DROP OWNED BY {shop.copy}", f"DROP ROLE {shop.copy}")

@@ -78,6 +78,7 @@ class PostgresDatabase(TransactionalDatabase):
             "timezone": "UTC", "statement_timeout": timeout_ms, "lock_timeout": timeout_ms,
             "idle_in_transaction_session_timeout": timeout_ms, "client_min_messages": "warning",
             "row_security": "off",  # rows that a policy hides would stay: an error says so
+            "quote_all_identifiers": "off",  # names of types are compared
         }  # fmt: skip
         if self._run("SHOW synchronous_commit")[0][0] == "off":
             settings["synchronous_commit"] = "on"  # what is acknowledged must be there
