@@ -104,8 +104,8 @@ def without(rule: str) -> Iterator[None]:
         elif rule == "touched keys":
             really_place = row_reader.RowReader.place
 
-            def place_all(self: Any, number: int, touched: Any, place: Any) -> Any:
-                return really_place(self, number, frozenset(), place)
+            def place_all(self: Any, number: int, touched: Any, doubted: Any, place: Any) -> Any:
+                return really_place(self, number, (), doubted, place)
 
             patches.enter_context(mock.patch.object(row_reader.RowReader, "place", place_all))
         yield

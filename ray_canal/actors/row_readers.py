@@ -64,15 +64,22 @@ class RangeRows(_Reading):
         """Return what was read, and of how many chunks it is. Raises as RowReader.read."""
         self.open()
         assert self._reader is not None
-        return self._reader.read(order), self._reader.pieces_of(order.number)
+        return self._reader.read(order), self._reader.chunks_of(order.number)
 
-    def place(self, number: int, touched: tuple[Keys, ...], place: LogPlace, count: int) -> Any:
+    def place(
+        self,
+        number: int,
+        touched: tuple[Keys, ...],
+        doubted: tuple[Keys, ...],
+        place: LogPlace,
+        count: int,
+    ) -> Any:
         """Return what RowReader.place does by value, then each of `count` chunks, None where there
         is none, or it goes by value."""
         assert self._reader is not None
-        pieces = self._reader.place(number, touched, place)
-        sent = [_sent(*piece) for piece in pieces or ()]
-        placed = None if pieces is None else [by_value for by_value, _ in sent]
+        pieces, is_whole = self._reader.place(number, touched, doubted, place)
+        sent = [_sent(*piece) for piece in pieces]
+        placed = [by_value for by_value, _ in sent], is_whole
         large = [chunk for _, chunk in sent] + [None] * (count - len(sent))
         return (placed, *large) if count else placed
 

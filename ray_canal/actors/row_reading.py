@@ -50,17 +50,19 @@ class RowReaderProcess:
         return found
 
     async def place(
-        self, number: int, touched: tuple[Keys, ...], place: LogPlace
-    ) -> list[tuple[ChunkInfo, Payload]] | None:
+        self, number: int, touched: tuple[Keys, ...], doubted: tuple[Keys, ...], place: LogPlace
+    ) -> tuple[list[tuple[ChunkInfo, Payload]], bool]:
         count = self._pieces.pop(number)
         method = self._actor.place.options(concurrency_group=CONTROL_GROUP, num_returns=1 + count)
-        replies = method.remote(number, touched, place, count)
+        replies = method.remote(number, touched, doubted, place, count)
         first, *chunks = replies if count else [replies]
-        placed: list[PlacedRows] | None = await self._answer(first)  # the log waits for this
-        if placed is None:
-            return None
-        pairs = zip(placed, chunks, strict=False)
-        return [(one.info, chunk if one.chunk is None else one.chunk) for one, chunk in pairs]
+        placed: tuple[list[PlacedRows], bool] = await self._answer(first)  # the log waits for this
+        rows, is_whole = placed
+        if not is_whole:
+            self._pieces[number] = count
+        pairs = zip(rows, chunks, strict=False)
+        pieces = [(one.info, chunk if one.chunk is None else one.chunk) for one, chunk in pairs]
+        return pieces, is_whole
 
     async def _answer(self, reply: Any) -> Any:
         try:

@@ -185,9 +185,10 @@ class RowReaderHandle(Protocol):
         """See RowReader.read; the reader keeps the rows. Orders are read one after the other."""
 
     async def place(
-        self, number: int, touched: tuple[Keys, ...], place: LogPlace
-    ) -> list[tuple[ChunkInfo, Payload]] | None:
-        """See RowReader.place; each chunk as what the log keeps. It passes a read that goes on."""
+        self, number: int, touched: tuple[Keys, ...], doubted: tuple[Keys, ...], place: LogPlace
+    ) -> tuple[list[tuple[ChunkInfo, Payload]], bool]:
+        """See RowReader.place: the pieces, each chunk as what the log keeps, and whether those are
+        all. It passes a read that goes on."""
 
     async def close(self) -> None:
         """End it. What it keeps is gone."""

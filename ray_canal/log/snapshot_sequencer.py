@@ -9,10 +9,9 @@ log has reached `high`; of its rows those are dropped whose key any row image ha
 transaction beyond `low` up to there: their last change is in the log. All others are as they are
 read until then. Keys are compared by their bytes alone, so neither collation nor order matters.
 
-What is undone later is not newer. A transaction in doubt (XA: the log has its rows when it is
-prepared) holds up chunks of the tables that it has touched until the log tells what became of it.
-One that ends with a ROLLBACK is undone in some tables and stays in others: such chunks are to be
-read again.
+What is undone later is not newer. Of a transaction in doubt (XA: the log has its rows when it is
+prepared) the log tells later what became of it: a chunk is placed without the rows that it has
+touched, and those wait, as a chunk of the same marks, until it has ended.
 
 Pure: places, keys and what a `low` knows are the caller's.
 """
@@ -52,15 +51,16 @@ class ReadRange(Generic[_Stretch, LogPlace]):
 
 @dataclass(frozen=True, slots=True)
 class Placed(Generic[Keys]):
-    """A chunk that goes to the log's present end, without its rows with a touched key: one that is
-    in any of these. `is_unsure`: a transaction of its table has been undone, so it goes nowhere,
-    and is to be read again. `doubts`: those whose keys are among the touched ones although they may
-    be undone yet: then it is to be read again."""
+    """A chunk whose rows go to the log's present end, but for those with a key in any of these.
+    Rows whose key is `touched` go nowhere. Else, rows whose key is `doubted` stay, as transactions
+    that may be undone yet have touched them; unless `done` says that there are none, the chunk
+    comes again. `is_unsure`: a transaction that is undone has touched its table, and nobody knows
+    what is left of it, so the chunk goes nowhere, and is to be read again."""
 
     number: int
     touched: tuple[Keys, ...]
+    doubted: tuple[Keys, ...] = ()
     is_unsure: bool = False
-    doubts: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -71,20 +71,29 @@ class _Logged(Generic[_Stretch, Keys]):
     doubt: str
 
 
+@dataclass(slots=True)
+class _Doubted(Generic[_Stretch, LogPlace]):
+    """A chunk whose other rows are placed, and the transactions that it waits for."""
+
+    rows: ReadRange[_Stretch, LogPlace]
+    doubts: set[str]
+
+
 class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
     """The log since the reading began, as keys, and the chunks that wait for their place."""
 
     def __init__(self) -> None:
         self._logged: deque[_Logged[_Stretch, Keys]] = deque()
         self._waiting: list[ReadRange[_Stretch, LogPlace]] = []
+        self._doubted: dict[int, _Doubted[_Stretch, LogPlace]] = {}
         self._low: Low[_Stretch] | None = None  # of a chunk: all that are begun later see more
         self._begun: dict[int, Low[_Stretch] | None] = {}
         self._in_doubt: dict[str, list[_Logged[_Stretch, Keys]]] = {}
 
     @property
     def waiting(self) -> int:
-        """Number of chunks that have no place yet."""
-        return len(self._waiting)
+        """Number of chunks with rows that have no place yet."""
+        return len(self._waiting) + len(self._doubted)
 
     @property
     def kept(self) -> Iterator[Keys]:
@@ -105,8 +114,8 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
         is_undone: bool = False,
     ) -> None:
         """Note that the log has grown by whole transactions: the keys of all their row images, by
-        table. `doubt`: names one that is in doubt until `settle`; `is_undone`: one that ends with a
-        ROLLBACK."""
+        table. `doubt`: names one that is in doubt until `settle`; `is_undone`: one that is undone
+        in part."""
         logged = _Logged(stretch, touched, is_undone, doubt)
         self._logged.append(logged)
         if doubt:
@@ -119,6 +128,8 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
             logged.doubt = ""
             if not is_committed:
                 logged.touched = {}
+        for one in self._doubted.values():
+            one.doubts.discard(doubt)
 
     def begin(self, number: int) -> None:
         """Note that a chunk is about to be read, before its low mark is taken."""
@@ -138,37 +149,42 @@ class SnapshotSequencer(Generic[_Stretch, LogPlace, Keys]):
 
     def _forget(self) -> None:
         """Forget what every chunk that has no place yet, and every later one, has seen."""
-        lows = [self._low, *self._begun.values(), *(rows.low for rows in self._waiting)]
+        unplaced = [*self._waiting, *(one.rows for one in self._doubted.values())]
+        lows = [self._low, *self._begun.values(), *(rows.low for rows in unplaced)]
         while self._logged:
             first = self._logged[0].stretch
             if any(low is None or not low.has(first) for low in lows):
                 break
             self._logged.popleft()
 
-    def is_held_up(self, reached: LogPlace) -> bool:
-        """Return whether the next chunk waits for transactions in doubt alone."""
-        if not self._in_doubt or not self._waiting:
-            return False
-        rows = self._waiting[0]
-        is_reached = rows.high <= reached  # type: ignore[operator]
-        return is_reached and any(one.doubt for one in self._meanwhile(rows))
+    def due(self, reached: LogPlace) -> list[Placed[Keys]]:
+        """The chunks that go to the end of the log so far, which lies at `reached`: those whose
+        doubts are settled, and others in the order in which they were read."""
+        again = [one.rows for one in self._doubted.values() if not one.doubts]
+        count = 0
+        while count < len(self._waiting):
+            if not self._waiting[count].high <= reached:  # type: ignore[operator]
+                break
+            count += 1
+        due, self._waiting = [*again, *self._waiting[:count]], self._waiting[count:]
+        return [self._placed(rows) for rows in due]
 
-    def due(self, reached: LogPlace, *, in_doubt: bool = False) -> list[Placed[Keys]]:
-        """The chunks that go to the end of the log so far, which lies at `reached`, in the order in
-        which they were read. `in_doubt`: also those that transactions in doubt hold up."""
-        found: list[Placed[Keys]] = []
-        for rows in self._waiting:
-            if not rows.high <= reached:  # type: ignore[operator]
-                break
-            meanwhile = list(self._meanwhile(rows))
-            doubts = frozenset(one.doubt for one in meanwhile if one.doubt)
-            if doubts and not in_doubt:
-                break
-            touched = tuple(one.touched[rows.table] for one in meanwhile)
-            is_unsure = any(one.is_undone for one in meanwhile)
-            found.append(Placed(rows.number, touched, is_unsure, doubts))
-        self._waiting = self._waiting[len(found) :]
-        return found
+    def _placed(self, rows: ReadRange[_Stretch, LogPlace]) -> Placed[Keys]:
+        sure, doubted = list[Keys](), list[Keys]()
+        doubts, is_unsure = set[str](), False
+        for one in self._meanwhile(rows):
+            (doubted if one.doubt else sure).append(one.touched[rows.table])
+            is_unsure = is_unsure or one.is_undone
+            if one.doubt:
+                doubts.add(one.doubt)
+        self._doubted.pop(rows.number, None)
+        if doubts:
+            self._doubted[rows.number] = _Doubted(rows, doubts)
+        return Placed(rows.number, tuple(sure), tuple(doubted), is_unsure)
+
+    def done(self, number: int) -> None:
+        """Note that a chunk that was due has no rows in doubt, or is read again."""
+        self._doubted.pop(number, None)
 
     def _meanwhile(
         self, rows: ReadRange[_Stretch, LogPlace]

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, selection
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.key_ranges import FIRST_ROWS, KeyRanges
-from ray_canal.snapshot.keys import ambiguous_keys, kept_rows, undone_meanwhile
+from ray_canal.snapshot.keys import ambiguous_keys, undone_meanwhile
 from ray_canal.snapshot.logged_keys import LoggedKeys, Sequencer
 from ray_canal.snapshot.marks import Marks, marks_of, shown_now
 from ray_canal.snapshot.planner import from_clause
@@ -39,6 +39,7 @@ from ray_canal.snapshot.tables import (
     refuse_keyless,
     refuse_partial_images,
 )
+from ray_canal.snapshot.unplaced_rows import UnplacedRows
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import CatalogTables
 from ray_canal.source.connection import query
@@ -61,13 +62,13 @@ class ReadRows:
 
 @dataclass(slots=True)
 class _Chunk:
-    """A range of a table. `pieces`: its rows, once they were read."""
+    """A range of a table. `rows`: those that were read."""
 
     table: SnapshotTable
     selection: Selection
     condition: str
     rounds: int = 0
-    pieces: list[DecodedChunk] = field(default_factory=list)
+    rows: UnplacedRows | None = None
     size_bytes: int = 0
 
 
@@ -110,7 +111,8 @@ class KeyedSnapshot:
         self._sequencer = Sequencer()
         self._waiting: dict[int, _Chunk] = {}
         self._again: deque[_Chunk] = deque()
-        self._logged = LoggedKeys(self._sequencer)
+        transactional = {(t.meta.schema, t.meta.table) for t in self.tables if t.transactional}
+        self._logged = LoggedKeys(self._sequencer, transactional)
         self._number = self._ordinal = 0
         self._is_planned = False
         self._row_bytes = 0.0  # of the last chunk of the table that is read
@@ -154,8 +156,7 @@ class KeyedSnapshot:
     @property
     def _is_done(self) -> bool:
         """All rows are out, and no transaction is half told: a consistent place."""
-        open_ = self._logged.is_inside or self._logged.lacks_rows
-        return self._is_planned and not (self._again or self._waiting or open_)
+        return self._is_planned and not (self._again or self._waiting or self._logged.is_inside)
 
     def _has_room(self) -> bool:
         taken = sum(chunk.size_bytes for chunk in self._waiting.values())
@@ -186,18 +187,19 @@ class KeyedSnapshot:
         self._sequencer.begin(self._number)
         low = self._marks.low()
         reader = ResultReader(self._connections[0], self._config.source)
-        chunk.pieces, chunk.size_bytes, rows = [], 0, 0
+        read, chunk.size_bytes, rows = list[DecodedChunk](), 0, 0
         now = int(time.time())
         with contextlib.closing(reader.pieces(sql, wanted)) as pieces:
             for piece in pieces:
                 # Its place is known only later: the chunk's events get it then.
                 origin = Origin("", 0, self._server_id, now, self._flavor)
-                chunk.pieces.append(decoded(wanted, piece, origin, self._ordinal))
-                chunk.size_bytes += int(chunk.pieces[-1].arena.size)
+                read.append(decoded(wanted, piece, origin, self._ordinal))
+                chunk.size_bytes += int(read[-1].arena.size)
                 self._ordinal += piece.rows
                 rows += piece.rows
         if rows:
             self._row_bytes = chunk.size_bytes / rows
+        chunk.rows = UnplacedRows(read, chunk.table.key)
         high = self._marks.high()
         self._waiting[self._number] = chunk
         self._sequencer.read(ReadRange(self._number, (meta.schema, meta.table), low, high))
@@ -229,24 +231,24 @@ class KeyedSnapshot:
     def _place(self) -> Iterator[ReadRows]:
         if self._logged.is_inside:
             return  # a transaction is open: its rows are half told
-        for placed in self._logged.due(self.position):
+        for placed in self._sequencer.due(self.position):
             yield from self._placed(placed)
 
     def _placed(self, placed: Placed[Keys]) -> Iterator[ReadRows]:
-        chunk = self._waiting.pop(placed.number)
-        key = chunk.table.key
-        found = [kept_rows(piece, key, placed.touched) for piece in chunk.pieces]
-        if placed.is_unsure or any(kept is None for kept in found):
+        chunk = self._waiting[placed.number]
+        assert chunk.rows is not None
+        found = None if placed.is_unsure else chunk.rows.take(placed.touched, placed.doubted)
+        if found is None or not chunk.rows.chunks:
+            del self._waiting[placed.number]
+            self._sequencer.done(placed.number)
+        if found is None:
             chunk.rounds += 1
             if chunk.rounds > _ROUNDS:
                 name = chunk.table.meta.full_name
                 raise undone_meanwhile(name) if placed.is_unsure else ambiguous_keys(name)
             self._again.append(chunk)
-            return
-        self._logged.dropped((chunk.table.meta.schema, chunk.table.meta.table), placed.doubts)
-        for piece, kept in zip(chunk.pieces, found, strict=True):
-            if kept is not None:
-                yield ReadRows(_at(piece, self.position), kept)
+        for read, kept in found or ():
+            yield ReadRows(_at(read, self.position), kept)
 
     def close(self) -> None:
         """End the stream and the connections."""

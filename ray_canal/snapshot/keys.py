@@ -18,7 +18,7 @@ _NUMBERS = (1, 2, 4, 8)
 
 
 def ambiguous_keys(table: str) -> UnsupportedEvent:
-    """Return the error of a table in which `kept_rows` found keys that it cannot tell apart."""
+    """Return the error of a table in which `parted_rows` found keys that it cannot tell apart."""
     return UnsupportedEvent(
         f"{table}: keys that change while they are read have the same characters as others, or "
         "broken ones, so they cannot be told apart"
@@ -26,12 +26,11 @@ def ambiguous_keys(table: str) -> UnsupportedEvent:
 
 
 def undone_meanwhile(table: str) -> UnsupportedEvent:
-    """Return the error of a table of which rows were read next to a transaction that ends with
-    ROLLBACK in the log."""
+    """Return the error of a table without transactions of which rows were read next to one that
+    ends with ROLLBACK in the log."""
     return UnsupportedEvent(
-        f"{table}: a transaction that has changed it was rolled back while its rows were read; the "
-        "log has it because it has changed tables without transactions, too, and does not tell "
-        "what is undone, so they are to be read again"
+        f"{table}: a transaction that has changed it was rolled back while its rows were read; its "
+        "engine undoes nothing, and the log does not tell readers so, so they are to be read again"
     )
 
 
@@ -93,15 +92,21 @@ def has_lookalikes(
     return False
 
 
-def kept_rows(chunk: DecodedChunk, key: Sequence[str], touched: Sequence[Keys]) -> Bools | None:
-    """Return which rows of a chunk of one table have no touched key (`touched`: sorted runs); None:
-    it cannot be told of all."""
+def parted_rows(
+    chunk: DecodedChunk,
+    key: Sequence[str],
+    rows: Bools,
+    touched: Sequence[Keys],
+    doubted: Sequence[Keys],
+) -> tuple[Bools, Bools] | None:
+    """Return which of these rows of a chunk of one table have no key in either (sorted runs), and
+    which have one that is doubted and not touched; None: it cannot be told of all."""
+    if not touched and not doubted:
+        return rows, np.zeros_like(rows)
     table = chunk.layout.tables[0]
-    everything = np.ones(table.rows, np.bool_)
-    if not touched:
-        return everything
-    keys = row_keys(chunk, table, table.after or (), key, everything)
-    dropped = are_among(keys, touched)
+    keys = row_keys(chunk, table, table.after or (), key, np.ones(table.rows, np.bool_))
+    dropped = rows & are_among(keys, touched)
     if has_lookalikes(chunk, table, key, np.flatnonzero(dropped).tolist()):
         return None
-    return ~dropped
+    in_doubt = rows & ~dropped & are_among(keys, doubted)
+    return rows & ~dropped & ~in_doubt, in_doubt

@@ -39,9 +39,9 @@ class ReplicaTables:
         self._source = source
 
     def now(self, names: Sequence[Name]) -> dict[Name, SnapshotTable]:
-        """Return those of these tables that the source has, with its columns and the replica's key.
-        Raises ServerSettingRefused: the replica may lack their rows; ConnectionLost: it is not as
-        far as the source; TableMetaMismatch: it has a table otherwise."""
+        """Return those of these tables that the source has, with its columns and engine, and the
+        replica's key. Raises ServerSettingRefused: the replica may lack their rows; ConnectionLost:
+        it is not as far as the source; TableMetaMismatch: it has a table otherwise."""
         self._refuse_left_out(names)
         found, wrong = self._compared(names)
         if wrong:
@@ -75,7 +75,9 @@ class ReplicaTables:
             if why := "it is not there" if other is None else _difference(table.meta, other):
                 wrong.append(f"{table.meta.full_name}: {why}")
             elif other is not None:
-                found[name] = replace(other, meta=table.meta)
+                found[name] = replace(
+                    other, meta=table.meta, transactional=table.transactional
+                )
         return found, wrong
 
     def _wait(self) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL, ChunkInfo, DecodedChunk
 from ray_canal.config import InstanceConfig
@@ -17,16 +17,24 @@ from ray_canal.model.position import EntryPosition
 from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, selection
 from ray_canal.snapshot.key_numbers import Keys
-from ray_canal.snapshot.keys import kept_rows
+from ray_canal.snapshot.keys import ambiguous_keys
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.planner import from_clause
 from ray_canal.snapshot.result import ResultReader
 from ray_canal.snapshot.session import close, open_session, other_server, server_of
 from ray_canal.snapshot.tables import SnapshotTable
+from ray_canal.snapshot.unplaced_rows import UnplacedRows
 from ray_canal.source.catalog import Catalog
 
 LogPiece = tuple[ChunkInfo, DecodedChunk]
+
+
+class RangePlaced(NamedTuple):
+    """Rows of a range at a place of the log. `is_whole`: it has no other rows that wait."""
+
+    pieces: list[LogPiece]
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +63,6 @@ class RangeRead:
     seconds: float
 
 
-@dataclass(slots=True)
-class _Range:
-    table: SnapshotTable
-    pieces: list[DecodedChunk] = field(default_factory=list)
-
-
 class RowReader:
     """One connection; one thread calls."""
 
@@ -83,7 +85,7 @@ class RowReader:
         except BaseException:
             self.close()
             raise
-        self._ranges: dict[int, _Range] = {}
+        self._ranges: dict[int, tuple[SnapshotTable, UnplacedRows]] = {}
         self._selections: dict[SnapshotTable, Selection] = {}
 
     def read(self, order: RangeOrder) -> RangeRead:
@@ -96,16 +98,16 @@ class RowReader:
         where = order.condition and f" WHERE {order.condition}"
         sql = f"SELECT {wanted.expressions} FROM {from_clause(table)}{where}"
         low = self._marks.low()
-        found, rows = _Range(table), 0
+        chunks, rows = list[DecodedChunk](), 0
         origin = Origin("", 0, self._server_id, int(time.time()), self._flavor)
         with contextlib.closing(self._results.pieces(sql, wanted, order.condition)) as pieces:
             for piece in pieces:
-                found.pieces.append(decoded(wanted, piece, origin, 0, framed=True))
+                chunks.append(decoded(wanted, piece, origin, 0, framed=True))
                 rows += piece.rows
         high = self._marks.high()
         self._refuse_other_log(order.log_server)
-        self._ranges[order.number] = found
-        size_bytes = sum(int(piece.arena.size) for piece in found.pieces)
+        self._ranges[order.number] = table, UnplacedRows(chunks, table.key)
+        size_bytes = sum(int(chunk.arena.size) for chunk in chunks)
         return RangeRead(order.number, rows, size_bytes, low, high, time.monotonic() - began_s)
 
     def _refuse_other_log(self, expected: str) -> None:
@@ -115,24 +117,27 @@ class RowReader:
         if (found := self._streamed.server_uuid()) != expected:
             raise other_server(self._log_address, found, expected)
 
-    def pieces_of(self, number: int) -> int:
+    def chunks_of(self, number: int) -> int:
         """Return of how many chunks a range is that was read."""
-        return len(self._ranges[number].pieces)
+        return self._ranges[number][1].chunks
 
     def place(
-        self, number: int, touched: tuple[Keys, ...], place: LogPlace
-    ) -> list[LogPiece] | None:
-        """Give a range's rows, but those with a touched key, for this place of the log; the first
-        has the place's ordinal. None: it cannot be told of some whether their key was."""
-        found, placed = self._ranges.pop(number), list[LogPiece]()
-        for piece in found.pieces:
-            kept = kept_rows(piece, found.table.key, touched)
-            if kept is None:
-                return None
-            if kept.any():
-                placed.append(rows_at(piece, kept, place))
-                place = replace(place, ordinal=place.ordinal + int(kept.sum()) + 1)
-        return placed
+        self, number: int, touched: tuple[Keys, ...], doubted: tuple[Keys, ...], place: LogPlace
+    ) -> RangePlaced:
+        """Give a range's rows for this place of the log, but those with a key in either: those in
+        doubt alone are kept. The first chunk has the place's ordinal. Raises UnsupportedEvent: it
+        cannot be told of some whether their key was touched."""
+        table, rows = self._ranges[number]
+        taken = rows.take(touched, doubted)
+        if not rows.chunks or taken is None:
+            del self._ranges[number]
+        if taken is None:
+            raise ambiguous_keys(table.meta.full_name)
+        placed = list[LogPiece]()
+        for chunk, kept in taken:
+            placed.append(rows_at(chunk, kept, place))
+            place = replace(place, ordinal=place.ordinal + int(kept.sum()) + 1)
+        return RangePlaced(placed, not rows.chunks)
 
     def close(self) -> None:
         if self._connection is not None:

@@ -95,17 +95,22 @@ def test_a_range_read_elsewhere_is_the_same(spread: Server) -> None:
     assert read.rows == own.read(order).rows == 20_000
     assert count > 1
     touched = (np.array([[7]], np.uint32),)
-    placed = own.place(5, touched, PLACE)
-    by_value, *large = sent(actor.place(5, sent(touched), sent(PLACE), count))
-    assert placed is not None
+    doubted = (np.array([[8]], np.uint32),)
+    placed = own.place(5, touched, doubted, PLACE)
+    by_value, *large = sent(actor.place(5, sent(touched), sent(doubted), sent(PLACE), count))
+    (by_value, is_whole) = by_value
+    assert not is_whole
     assert len(by_value) == len(large) == count
     assert any(chunk is not None for chunk in large)
     for one, besides in zip(by_value, large, strict=True):
         assert (one.chunk is None) != (besides is None)
         assert one.info.arena_bytes == (one.chunk or besides).arena.size
     found = rows_in(one.chunk or besides for one, besides in zip(by_value, large, strict=True))
-    assert found.equals(rows_in(chunk for _, chunk in placed))
-    assert len(found) == 19_999
+    assert found.equals(rows_in(chunk for _, chunk in placed.pieces))
+    assert len(found) == 19_998
+    first, *_ = sent(actor.place(5, (), (), sent(PLACE), count))
+    assert first[1]
+    assert len(rows_in(one.chunk for one in first[0])) == 1
     own.close()
 
 
@@ -177,7 +182,7 @@ async def range_reader_sleeps(config: Any) -> None:
     assert read.rows == 3  # it was asked meanwhile whether it runs
     with stopped(pid_of("RangeRows")):
         asked = (
-            reader.place(5, frozenset(), PLACE),
+            reader.place(5, (), (), PLACE),
             reader.read(RangeOrder(6, table, "`id` < 20000")),
         )
         failures = await asyncio.gather(*asked, return_exceptions=True)

@@ -97,6 +97,7 @@ class _Table:
     key: tuple[str, ...] = ("id",)
     key_order: tuple[str, ...] = ("id",)
     rows: int = 0  # an estimate
+    transactional: bool = True
 
     @property
     def meta(self) -> Any:
@@ -259,14 +260,14 @@ class RowReader(_AtServer):
             return RangeRead(order.number, len(rows), 10 * len(rows), low, server.end, 0.1)
 
     async def place(
-        self, number: int, touched: tuple[Keys, ...], place: Any
-    ) -> list[tuple[ChunkInfo, Payload]]:
+        self, number: int, touched: tuple[Keys, ...], doubted: tuple[Keys, ...], place: Any
+    ) -> tuple[list[tuple[ChunkInfo, Payload]], bool]:
         await self.outside.pause()
         table, rows = self._ranges.pop(number)
         if rows:
             known = are_among(_key_numbers(row % KEYS for row in rows), touched)
             rows = [row for row, is_touched in zip(rows, known, strict=True) if not is_touched]
-        return [rows_at(place, table, rows)] if rows else []
+        return [rows_at(place, table, rows)] if rows else [], True
 
     async def close(self) -> None:
         """It holds nothing."""

@@ -39,23 +39,20 @@ class RowReaderThread:
         return self._opened().read(order)
 
     async def place(
-        self, number: int, touched: tuple[Keys, ...], place: LogPlace
-    ) -> list[tuple[ChunkInfo, Payload]] | None:
+        self, number: int, touched: tuple[Keys, ...], doubted: tuple[Keys, ...], place: LogPlace
+    ) -> tuple[list[tuple[ChunkInfo, Payload]], bool]:
         # Not in the thread: it may be in the midst of the next range, and the log waits for this.
-        return await asyncio.to_thread(self._place, number, touched, place)
+        return await asyncio.to_thread(self._place, number, touched, doubted, place)
 
     def _place(
-        self, number: int, touched: tuple[Keys, ...], place: LogPlace
-    ) -> list[tuple[ChunkInfo, Payload]] | None:
-        if self._reader is None:
-            return None
-        pieces = self._reader.place(number, touched, place)
-        if pieces is None:
-            return None
-        return [
+        self, number: int, touched: tuple[Keys, ...], doubted: tuple[Keys, ...], place: LogPlace
+    ) -> tuple[list[tuple[ChunkInfo, Payload]], bool]:
+        placed = self._opened().place(number, touched, doubted, place)
+        pieces: list[tuple[ChunkInfo, Payload]] = [
             (info, chunk if chunk.arena.size <= SMALL_CHUNK_BYTES else self._keep(chunk))
-            for info, chunk in pieces
+            for info, chunk in placed.pieces
         ]
+        return pieces, placed.is_whole
 
     async def close(self) -> None:
         await self._thread.close(self._close)

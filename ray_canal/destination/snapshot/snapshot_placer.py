@@ -19,13 +19,15 @@ from ray_canal.destination.snapshot.snapshot_home import AttemptVoid
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
 from ray_canal.log.event_store import EventStore
 from ray_canal.log.snapshot_chunk import snapshot_chunk
-from ray_canal.log.snapshot_sequencer import ReadRange
+from ray_canal.log.snapshot_sequencer import Placed, ReadRange
 from ray_canal.log.snapshot_tag import SnapshotTag
 from ray_canal.log.transaction_buffer import LogChunk
 from ray_canal.model.message import Payload
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.snapshot_ledger import Border
 from ray_canal.model.snapshot_marks import CHUNK, SNAPSHOT, Props
 from ray_canal.model.table_event import ANY_TABLE
+from ray_canal.schema.names import Name
 from ray_canal.snapshot.changes import (
     LogPart,
     TouchedKeys,
@@ -34,15 +36,14 @@ from ray_canal.snapshot.changes import (
     touched_by_outcome,
 )
 from ray_canal.snapshot.key_numbers import Keys
-from ray_canal.snapshot.keys import ambiguous_keys, undone_meanwhile
+from ray_canal.snapshot.keys import undone_meanwhile
 from ray_canal.snapshot.log_chunks import ATTEMPT_SHIFT, LogPlace, mark_at
 from ray_canal.snapshot.logged_keys import LoggedKeys, Sequencer
 from ray_canal.snapshot.marks import ExecutedLow, PlaceLow, stretch_of
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeRead
-
-KeyColumns = Mapping[tuple[str, str], Sequence[str]]
-"""(schema, table) -> its key's columns, of the tables of a snapshot."""
+from ray_canal.snapshot.tables import SnapshotTable
+from ray_canal.snapshot.whole_ranges import WholeRanges
 
 
 class SnapshotLog(Protocol):
@@ -72,7 +73,7 @@ class SnapshotAttempt:
     snapshot: str
     attempt: int
     name: str
-    keys: KeyColumns
+    tables: Mapping[Name, SnapshotTable]
     touched_bytes_max: int
     if_prepared: Exception | None = None
 
@@ -93,7 +94,9 @@ class SnapshotPlacer:
         self._attempt = attempt
         self._runtime = runtime
         self._sequencer = Sequencer()
-        self._logged = LoggedKeys(self._sequencer)
+        self._logged = LoggedKeys(
+            self._sequencer, {n for n, table in attempt.tables.items() if table.transactional}
+        )
         self._waiting: dict[int, _Waiting] = {}
         self._reached = self._stood_at = log.end
         self._ordinal = attempt.attempt << ATTEMPT_SHIFT
@@ -108,11 +111,11 @@ class SnapshotPlacer:
         """Number of ranges that have got their place."""
         self.unacked_bytes = 0
         """Bytes of rows that were placed and not acked."""
-        self._emptied: list[PlannedRange] = []  # without a row to place, nor one behind them
+        self._whole = WholeRanges()
 
     @property
     def waiting(self) -> int:
-        """Number of chunks that wait for their place."""
+        """Number of ranges with rows that wait for their place."""
         return len(self._waiting)
 
     @property
@@ -131,11 +134,6 @@ class SnapshotPlacer:
         """Return whether XA transactions that have changed the tables are prepared: chunks may
         wait for their end."""
         return self._sequencer.has_doubts
-
-    @property
-    def lacks_rows(self) -> bool:
-        """Return whether rows may be lacking yet that XA transactions in doubt have changed."""
-        return self._logged.lacks_rows
 
     def seen(self, low: ExecutedLow | PlaceLow) -> None:
         """Everything up to this mark shows by now."""
@@ -174,7 +172,7 @@ class SnapshotPlacer:
             raise self._attempt.if_prepared
         is_settled = self.has_doubts and ends_prepared(info)
         if is_settled or any(
-            name == ANY_TABLE or name in self._attempt.keys for name in info.tables
+            name == ANY_TABLE or name in self._attempt.tables for name in info.tables
         ):
             decoded = await self._runtime.load(payload)
             part = LogPart(info, decoded, 0, len(info.entries), True, end)
@@ -185,7 +183,7 @@ class SnapshotPlacer:
                     found = await asyncio.to_thread(touched_by_outcome, part, self._key_of)
                     self._keep(info, end, found)
             except TableMetaMismatch:
-                self.renamed |= replaced_by(decoded, self._attempt.keys) | self._logged.undone
+                self.renamed |= replaced_by(decoded, self._attempt.tables)
                 raise
         self._reached = end
 
@@ -200,13 +198,15 @@ class SnapshotPlacer:
             )
 
     def _key_of(self, schema: str, table: str) -> Sequence[str] | None:
-        return self._attempt.keys.get((schema, table))
+        found = self._attempt.tables.get((schema, table))
+        return None if found is None else found.key
 
     # --- rows ------------------------------------------------------------------------------------
 
     def begin(self, planned: PlannedRange) -> None:
         """Note that a range is about to be read: from now on, changes of its keys count."""
         self._sequencer.begin(planned.order.number)
+        self._whole.begin(planned)
 
     async def add(self, planned: PlannedRange, reader: RowReaderHandle, read: RangeRead) -> None:
         """A range was read. Ranges come in the order in which their reading was begun."""
@@ -236,37 +236,32 @@ class SnapshotPlacer:
     async def _place_due(self) -> None:
         if self.is_void() or not self.is_between():
             return
-        for placed in self._logged.due(self._reached):
-            waiting = self._waiting.pop(placed.number)
-            meta = waiting.planned.order.table.meta
-            if placed.is_unsure:
-                raise undone_meanwhile(meta.full_name)
-            self._logged.dropped((meta.schema, meta.table), placed.doubts)
-            await self._place(waiting, placed.number, placed.touched)
+        for placed in self._sequencer.due(self._reached):
+            await self._place(self._waiting[placed.number], placed)
 
-    async def _place(self, one: _Waiting, number: int, touched: tuple[Keys, ...]) -> None:
-        store, planned = self.log.store, one.planned
+    async def _place(self, one: _Waiting, placed: Placed[Keys]) -> None:
+        store, planned, number = self.log.store, one.planned, placed.number
         place = store.last_position
         name = planned.order.table.meta.full_name
-        props = ((SNAPSHOT, self._attempt.snapshot), (CHUNK, f"{name}/{number}"))
-        pieces = await one.reader.place(number, touched, self._at(place, props))
-        if pieces is None:
-            raise ambiguous_keys(name)
+        if placed.is_unsure:
+            raise undone_meanwhile(name)
+        at = self._at(place, ((SNAPSHOT, self._attempt.snapshot), (CHUNK, f"{name}/{number}")))
+        pieces, is_whole = await one.reader.place(number, placed.touched, placed.doubted, at)
+        if is_whole:
+            del self._waiting[number]
+            self._sequencer.done(number)
+            self._whole.add(planned)
         for index, (info, payload) in enumerate(pieces):
             rows = int(info.entries["rows"].sum())
             is_last = index == len(pieces) - 1
+            upto = self._whole.take(planned.table) if is_last else None
             tag = SnapshotTag(
-                self._attempt.name, planned.table, rows, info.arena_bytes,
-                planned.upto if is_last else None,
-            )  # fmt: skip
+                self._attempt.name, planned.table, rows, info.arena_bytes, upto
+            )
             store.put(snapshot_chunk(info, place, tag), payload)
             self.unacked_bytes += info.arena_bytes
             self._ordinal += rows + 1
         self.placed += 1
-        if pieces:  # whoever acks these is beyond what was empty before them
-            self._emptied = [one for one in self._emptied if one.table != planned.table]
-        else:
-            self._emptied.append(planned)
 
     async def put(
         self, info: ChunkInfo, payload: Payload, *, table: int = -1, ordinals: int = 1
@@ -287,13 +282,11 @@ class SnapshotPlacer:
         shown = ((SNAPSHOT, self._attempt.snapshot), *props)
         return self._at(self.log.store.last_position, shown)
 
-    def take_emptied(self) -> list[PlannedRange]:
-        """Take ranges without a row to place, once everything that was placed before is acked:
-        none earlier, as whoever begins again begins behind them."""
-        if self.unacked_bytes:
-            return []
-        found, self._emptied = self._emptied, []
-        return found
+    def take_borders(self) -> dict[int, Border]:
+        """Take the borders, by table, up to which the log has all rows, and that no chunk brings,
+        once everything that was placed before is acked: none earlier, as whoever begins again
+        begins behind them."""
+        return {} if self.unacked_bytes else self._whole.take_all()
 
     def _at(self, place: EntryPosition, props: Props) -> LogPlace:
         return LogPlace(

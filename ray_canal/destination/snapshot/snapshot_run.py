@@ -51,6 +51,7 @@ from ray_canal.model.snapshot_marks import (
 )
 from ray_canal.snapshot.plan import PlannedRange, SnapshotPlan
 from ray_canal.snapshot.row_reader import RangeRead
+from ray_canal.snapshot.tables import SnapshotTable
 
 logger = logging.getLogger(__name__)
 
@@ -164,10 +165,10 @@ class SnapshotRun:
             ledger = replace(ledger.begun_again(), began=ledger.began or int(time.time()))
             await self.home.keep(self._client_id, ledger)
             self.ledger = ledger
-            keys = await thread.run(self._find_tables, plan)
+            found = await thread.run(self._find_tables, plan)
             name = ledger.attempt_name_of(self._client_id)
             attempt = SnapshotAttempt(
-                self._client_id, ledger.id, ledger.attempt, name, keys,
+                self._client_id, ledger.id, ledger.attempt, name, found,
                 unacked_bytes_max(config), plan.if_prepared(),
             )
             self.attempt_name = name
@@ -184,15 +185,15 @@ class SnapshotRun:
                 return log
             await self.home.changed.wait(time.monotonic() + _TICK_S)
 
-    def _find_tables(self, plan: SnapshotPlan) -> dict[tuple[str, str], tuple[str, ...]]:
-        """The tables that are not read yet, and their keys."""
-        keys, left = {}, self._left()
+    def _find_tables(self, plan: SnapshotPlan) -> dict[tuple[str, str], SnapshotTable]:
+        """The tables that are not read yet."""
+        tables, left = {}, self._left()
         for number, found in plan.find(left).items():
             table = left[number]
             if not table.is_of(found.key_order, plan.made(found)):  # another one has its name
                 self.ledger = self.ledger.with_table(number, table.restarted())
-            keys[table.schema, table.table] = found.key
-        return keys
+            tables[table.schema, table.table] = found
+        return tables
 
     def _left(self) -> dict[int, TableLedger]:
         return {n: table for n, table in enumerate(self.ledger.tables) if not table.finished}
@@ -245,7 +246,6 @@ class SnapshotRun:
             opening.cancel()
             closing = (reader.close() for reader in readers)
             await asyncio.gather(opening, *closing, return_exceptions=True)
-        await self._wait_until(placer, lambda: not placer.lacks_rows)
         await self._mark(placer, MARK_END, ((STATE, DONE),), DONE)
         placer.is_complete = True
         self.waits_for = "the subscriber, to ack its rows"
@@ -342,7 +342,7 @@ class _Rows:
                 self._run.waits_for = "the log, to come as far as the rows that were read"
                 if self._placer.has_doubts:
                     self._run.waits_for = "XA transactions that have changed its tables, to end"
-                    await self._thread.run(self._plan.low)  # raises where one stays prepared
+                await self._forget()
                 await self._step()
         finally:
             for _, _, task in self._reading:
@@ -404,10 +404,10 @@ class _Rows:
 
     async def _forget(self) -> None:
         """Let go of the keys of changes that every range to come has seen: waiting may take hours,
-        in which the log goes on."""
-        now_s = time.monotonic()
-        if self._placer.remembered > _REMEMBERED_MAX and now_s >= self._forget_at_s:
-            self._forget_at_s = now_s + _FORGET_S
+        in which the log goes on. Raises where an XA transaction stays prepared."""
+        is_wanted = self._placer.has_doubts or self._placer.remembered > _REMEMBERED_MAX
+        if is_wanted and time.monotonic() >= self._forget_at_s:
+            self._forget_at_s = time.monotonic() + _FORGET_S
             self._placer.seen(await self._thread.run(self._plan.low))
 
     async def _step(self) -> None:
@@ -433,8 +433,8 @@ class _Rows:
         self._run.pace.in_flight = min(len(self._reading), self._readers)
 
     async def _wake(self) -> None:
-        for planned in self._placer.take_emptied():
-            self._run.ledger = self._run.ledger.acked(planned.table, planned.upto, 0)
+        for table, upto in self._placer.take_borders().items():
+            self._run.ledger = self._run.ledger.acked(table, upto, 0)
         told, self._told = self._told, self._placer.placed
         if told != self._told:  # else two snapshots that wait would wake each other all the time
             await self._run.home.changed.wake()

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from ray_canal.binlog.chunk import DecodedChunk
+from ray_canal.model.arrays import Bools
 from ray_canal.snapshot.key_numbers import Keys, joined
-from ray_canal.snapshot.keys import kept_rows, row_keys
+from ray_canal.snapshot.keys import parted_rows, row_keys
 from tests.unit.snapshot.test_log_chunks import framed
 
 COMPOSITE = ("id", "old")
@@ -18,6 +19,15 @@ COMPOSITE = ("id", "old")
 def keys_of(chunk: DecodedChunk, key: tuple[str, ...]) -> Keys:
     table = chunk.layout.tables[0]
     return row_keys(chunk, table, table.after or (), key, np.ones(table.rows, np.bool_))
+
+
+def kept_rows(
+    chunk: DecodedChunk, key: tuple[str, ...], touched: tuple[Keys, ...]
+) -> Bools | None:
+    everything = np.ones(chunk.layout.tables[0].rows, np.bool_)
+    parted = parted_rows(chunk, key, everything, touched, ())
+    assert parted is None or not parted[1].any()
+    return None if parted is None else parted[0]
 
 
 def with_charset(chunk: DecodedChunk, charset: str) -> DecodedChunk:
@@ -64,3 +74,14 @@ def test_keys_of_one_number_are_compared_as_numbers() -> None:
     kept = kept_rows(chunk, ("id",), (joined([keys[:, [3, 250, 3]]]), keys[:, :0]))
     assert kept is not None
     assert np.flatnonzero(~kept).tolist() == [3, 250]
+
+
+def test_rows_in_doubt_are_told_from_those_that_go() -> None:
+    chunk = framed(300)
+    keys, rows = keys_of(chunk, ("id",)), np.arange(300) < 200
+    parted = parted_rows(chunk, ("id",), rows, (keys[:, [3, 9]],), (keys[:, [9, 11, 250]],))
+    assert parted is not None
+    kept, in_doubt = parted
+    assert np.flatnonzero(in_doubt).tolist() == [11]
+    assert np.flatnonzero(rows & ~kept).tolist() == [3, 9, 11]
+    assert not (kept & ~rows).any()

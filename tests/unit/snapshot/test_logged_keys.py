@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ray_canal.errors import TableMetaMismatch
 from ray_canal.log.snapshot_sequencer import Placed, ReadRange
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition
-from ray_canal.snapshot import logged_keys
+from ray_canal.schema.names import Name
 from ray_canal.snapshot.changes import TouchedKeys
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.logged_keys import LoggedKeys, Sequencer
@@ -17,14 +16,15 @@ from ray_canal.snapshot.marks import PlaceLow, Stretch
 
 TABLE, OTHER = ("d", "t"), ("d", "u")
 HIGH = EntryPosition("b", 50)
+UNDONE = "rollback_prepared"
 
 
 class Log:
     """A log next to which rows of TABLE were read, when it ended at 50."""
 
-    def __init__(self) -> None:
+    def __init__(self, transactional: tuple[Name, ...] = ()) -> None:
         self.sequencer = Sequencer()
-        self.logged = LoggedKeys(self.sequencer)
+        self.logged = LoggedKeys(self.sequencer, transactional)
         self.end = 10
         self.sequencer.begin(0)
         self.sequencer.read(ReadRange(0, TABLE, PlaceLow(EntryPosition("b", self.end)), HIGH))
@@ -34,7 +34,7 @@ class Log:
         self.logged.add(Stretch(GtidSet(), EntryPosition("b", self.end)), found)
 
     def due(self) -> list[Placed[Keys]]:
-        return self.logged.due(HIGH)
+        return self.sequencer.due(HIGH)
 
 
 def keys_of(*ids: int) -> Keys:
@@ -42,7 +42,11 @@ def keys_of(*ids: int) -> Keys:
 
 
 def ids_in(placed: Placed[Keys]) -> list[int]:
-    return [int(key) for keys in placed.touched for key in keys[0]]
+    return ids_of(placed.touched)
+
+
+def ids_of(runs: tuple[Keys, ...]) -> list[int]:
+    return [int(key) for keys in runs for key in keys[0]]
 
 
 def test_the_end_says_what_became_of_all_parts_of_a_transaction() -> None:
@@ -54,7 +58,8 @@ def test_the_end_says_what_became_of_all_parts_of_a_transaction() -> None:
         assert sum(keys.size for keys in log.logged.kept) == 2
         if end != "committed":
             log.grow(TouchedKeys({}, "prepared", "x"))
-            assert log.due() == []
+            [placed] = log.due()
+            assert (ids_in(placed), ids_of(placed.doubted)) == ([], [1, 2])
             log.grow(TouchedKeys({TABLE: keys_of(3)}, "committed"), TouchedKeys({}, end, "other"))
             assert log.due() == []
             expected = [3]
@@ -70,18 +75,26 @@ def test_an_id_that_is_used_again_is_another_transaction() -> None:
     log.grow(TouchedKeys({TABLE: keys_of(1)}, "prepared", "x"))
     log.grow(TouchedKeys({}, "commit_prepared", "x"))
     log.grow(TouchedKeys({TABLE: keys_of(2)}, "prepared", "x"))
-    assert log.due() == []
-    log.grow(TouchedKeys({}, "rollback_prepared", "x"))
+    [placed] = log.due()
+    assert (ids_in(placed), ids_of(placed.doubted)) == ([1], [2])
+    log.grow(TouchedKeys({}, UNDONE, "x"))
     [placed] = log.due()
     assert ids_in(placed) == [1]
 
 
-def test_what_is_undone_makes_rows_of_its_tables_unsure() -> None:
-    for table, is_unsure in ((TABLE, True), (OTHER, False)):
-        log = Log()
-        log.grow(TouchedKeys({table: keys_of(1)}, "rolled_back"))
-        [placed] = log.due()
-        assert placed.is_unsure == is_unsure
+@pytest.mark.parametrize(
+    ("table", "transactional", "is_unsure"),
+    [(TABLE, (), True), (TABLE, (TABLE,), False), (OTHER, (), False)],
+)
+def test_what_is_undone_touches_tables_without_transactions_alone(
+    table: Name, transactional: tuple[Name, ...], is_unsure: bool
+) -> None:
+    log = Log(transactional)
+    log.grow(TouchedKeys({table: keys_of(1)}, "rolled_back"))
+    log.grow(TouchedKeys({table: keys_of(2)}, "committed"))
+    [placed] = log.due()
+    assert placed.is_unsure == is_unsure
+    assert is_unsure or ids_in(placed) == ([2] if table == TABLE else [])
 
 
 def test_a_doubt_about_another_table_holds_nothing_up() -> None:
@@ -93,29 +106,32 @@ def test_a_doubt_about_another_table_holds_nothing_up() -> None:
     assert not log.sequencer.has_doubts
 
 
-@pytest.mark.parametrize("end", ["commit_prepared", "rollback_prepared"])
-def test_rows_in_doubt_are_left_out_where_they_hold_up_a_chunk_for_long(
-    end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logged_keys, "PATIENCE_S", 0.0)
+@pytest.mark.parametrize(("end", "left"), [("commit_prepared", [1, 2, 3]), (UNDONE, [1, 3])])
+def test_rows_in_doubt_wait_for_their_own_transactions(end: str, left: list[int]) -> None:
     log = Log()
-    assert not log.sequencer.is_held_up(HIGH)
     log.grow(TouchedKeys({TABLE: keys_of(1)}, "committed"))
     log.grow(TouchedKeys({TABLE: keys_of(2)}, "prepared", "x"))
-    assert log.sequencer.is_held_up(HIGH)
-    assert not log.sequencer.is_held_up(EntryPosition("b", 49))
-    [placed] = log.due() or log.due()
-    assert ids_in(placed) == [1, 2]
-    assert placed.doubts == {"x"}
-    log.logged.dropped(TABLE, placed.doubts)
-    assert log.logged.lacks_rows
-    log.grow(TouchedKeys({}, end, "other"))
-    assert log.logged.lacks_rows
-    if end == "commit_prepared":
-        log.grow(TouchedKeys({}, end, "x"))
-        assert not log.logged.undone
-    else:
-        with pytest.raises(TableMetaMismatch, match=r"d\.t: XA transactions .* read it again"):
-            log.grow(TouchedKeys({}, end, "x"))
-        assert log.logged.undone == {TABLE}
-    assert not log.logged.lacks_rows
+    [placed] = log.due()
+    assert (ids_in(placed), ids_of(placed.doubted)) == ([1], [2])
+    assert log.due() == []
+    assert log.sequencer.waiting == 1
+    log.grow(TouchedKeys({}, end, "other"), TouchedKeys({TABLE: keys_of(3)}, "prepared", "y"))
+    log.sequencer.seen(PlaceLow(EntryPosition("b", log.end)))
+    assert log.due() == []
+    log.grow(TouchedKeys({}, end, "x"))
+    [placed] = log.due()
+    assert (ids_in(placed), ids_of(placed.doubted)) == ([k for k in left if k != 3], [3])
+    log.grow(TouchedKeys({}, "commit_prepared", "y"))
+    [placed] = log.due()
+    assert (ids_in(placed), placed.doubted) == (left, ())
+    assert log.sequencer.waiting == 0
+
+
+def test_a_chunk_without_rows_in_doubt_waits_for_nothing() -> None:
+    log = Log()
+    log.grow(TouchedKeys({TABLE: keys_of(2)}, "prepared", "x"))
+    [placed] = log.due()
+    log.sequencer.done(placed.number)
+    assert log.sequencer.waiting == 0
+    log.grow(TouchedKeys({}, UNDONE, "x"))
+    assert log.due() == []

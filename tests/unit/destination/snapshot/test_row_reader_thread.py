@@ -12,6 +12,7 @@ from ray_canal.binlog.chunk import ChunkLayout, DecodedChunk
 from ray_canal.destination.fetcher import SMALL_CHUNK_BYTES
 from ray_canal.destination.snapshot import row_reader_thread
 from ray_canal.destination.snapshot.row_reader_thread import RowReaderThread
+from ray_canal.snapshot.row_reader import RangePlaced
 from tests.local_destination import instance, run
 
 
@@ -32,8 +33,9 @@ class Reader:
         self.threads.append(threading.current_thread().name)
         return f"read {order}"
 
-    def place(self, number: int, touched: object, place: object) -> Any:
-        return [("small", chunk(10)), ("large", chunk(SMALL_CHUNK_BYTES + 1))] if number else None
+    def place(self, number: int, touched: object, doubted: object, place: object) -> Any:
+        pieces: list[Any] = [("small", chunk(10)), ("large", chunk(SMALL_CHUNK_BYTES + 1))]
+        return RangePlaced(pieces, is_whole=number == 1)
 
     def close(self) -> None:
         self.threads.append("closed")
@@ -48,11 +50,11 @@ def test_rows_are_read_in_its_own_thread_and_placed_in_another(
 
     async def story() -> None:
         thread: Any = RowReaderThread(instance(), lambda kept: ("kept", kept.arena.size))
-        assert await thread.place(1, frozenset(), None) is None
         await thread.open()
         assert await thread.read("a") == "read a"
-        assert await thread.place(0, frozenset(), None) is None
-        found = dict(await thread.place(1, frozenset(), None))
+        pieces, is_whole = await thread.place(1, (), (), None)
+        found = dict(pieces)
+        assert is_whole
         assert found["large"] == ("kept", SMALL_CHUNK_BYTES + 1)
         assert isinstance(found["small"], DecodedChunk)
         await thread.close()

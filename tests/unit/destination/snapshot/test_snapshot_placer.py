@@ -61,10 +61,12 @@ class Reader:
         raise NotImplementedError
 
     async def place(
-        self, number: int, touched: tuple[Keys, ...], place: LogPlace
-    ) -> list[tuple[ChunkInfo, Any]] | None:
+        self, number: int, touched: tuple[Keys, ...], doubted: tuple[Keys, ...], place: LogPlace
+    ) -> tuple[list[tuple[ChunkInfo, Any]], bool]:
         self.placed.append((touched, place))
-        return [rows_at(self._chunk, np.ones(self._rows, np.bool_), place)] if self._rows else []
+        if not self._rows:
+            return [], True
+        return [rows_at(self._chunk, np.ones(self._rows, np.bool_), place)], True
 
     async def close(self) -> None:
         return None
@@ -137,7 +139,8 @@ def of_keys(
     keys: dict[tuple[str, str], tuple[str, ...]], log: Log, touched_bytes_max: int = 1 << 20
 ) -> SnapshotPlacer:
     log.store.begin_attempt(1, "1:s:2")
-    attempt = SnapshotAttempt(1, "s", 2, "1:s:2", keys, touched_bytes_max)
+    tables = {name: table_of(name, key) for name, key in keys.items()}
+    attempt = SnapshotAttempt(1, "s", 2, "1:s:2", tables, touched_bytes_max)
     placer = SnapshotPlacer(log, attempt, LocalRuntime())
     placer.is_reading = True
     return placer
@@ -189,10 +192,10 @@ async def stands_still() -> None:
     await placer.look()
     assert placer.waiting == 0
     placer.unacked_bytes = 1
-    assert placer.take_emptied() == []
+    assert placer.take_borders() == {}
     placer.unacked_bytes = 0
-    assert [one.upto for one in placer.take_emptied()] == [("9",)]
-    assert placer.take_emptied() == []
+    assert placer.take_borders() == {0: ("9",)}
+    assert placer.take_borders() == {}
 
 
 def test_a_log_that_has_come_into_a_file_without_entries() -> None:
@@ -347,9 +350,9 @@ class Asleep(Reader):
     """On a node that sleeps."""
 
     async def place(
-        self, number: int, touched: tuple[Keys, ...], place: LogPlace
-    ) -> list[tuple[ChunkInfo, Any]] | None:
-        await super().place(number, touched, place)
+        self, number: int, touched: tuple[Keys, ...], doubted: tuple[Keys, ...], place: LogPlace
+    ) -> tuple[list[tuple[ChunkInfo, Any]], bool]:
+        await super().place(number, touched, doubted, place)
         raise InstanceNotRunning("it has not answered")
 
 

@@ -25,6 +25,7 @@ from ray_canal.model.gtid import GtidSet
 from ray_canal.model.snapshot_ledger import DONE, FAILED, Ledger, TableLedger
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.snapshot.governor import LoadReading
+from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
 from ray_canal.snapshot.marks import ExecutedLow
 from ray_canal.snapshot.plan import PlannedRange
@@ -148,11 +149,11 @@ class Reader:
         return RangeRead(order.number, ROWS, 900, ExecutedLow(GtidSet()), high, 0.001)
 
     async def place(
-        self, number: int, touched: frozenset[bytes], place: LogPlace
-    ) -> list[tuple[ChunkInfo, Any]] | None:
+        self, number: int, touched: tuple[Keys, ...], doubted: tuple[Keys, ...], place: LogPlace
+    ) -> tuple[list[tuple[ChunkInfo, Any]], bool]:
         if number in self._numbers:
-            return []
-        return [rows_at(framed(ROWS), np.ones(ROWS, np.bool_), place)]
+            return [], True
+        return [rows_at(framed(ROWS), np.ones(ROWS, np.bool_), place)], True
 
     async def close(self) -> None:
         return None
