@@ -31,10 +31,11 @@ Border = tuple[str, ...]
 @dataclass(frozen=True, slots=True)
 class TableLedger:
     """One table. `where` and `columns` narrow what is read of it. `key`: its key's columns when its
-    reading began, each with " DESC" if the index has the greatest first; `made`: by which server
-    and when the table was made; `end`: the last key in this order then. Everything up to `done`
-    was acked; `finished`: all up to `end` was. `estimate`: how many rows it has, about; `rows`: how
-    many were acked up to `done`, and `part` behind it: these are read again by the next attempt."""
+    reading began, each with its collation, and " DESC" if the index has the greatest first; `made`:
+    by which server and when the table was made; `end`: the last key in this order then. Everything
+    up to `done` was acked; `finished`: all up to `end` was. `estimate`: how many rows it has,
+    about; `rows`: how many were acked up to `done`, and `part` behind it: these are read again by
+    the next attempt."""
 
     schema: str
     table: str

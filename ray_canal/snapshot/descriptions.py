@@ -34,6 +34,10 @@ _OF_A_DATABASE = (  # without CARDINALITY, for which MySQL opens each table
     "SELECT {columns} FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s"
     " ORDER BY TABLE_NAME, INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"
 )
+_COLLATIONS = (
+    "SELECT TABLE_NAME, COLUMN_NAME, COLLATION_NAME FROM information_schema.COLUMNS"
+    " WHERE TABLE_SCHEMA = %s AND COLLATION_NAME IS NOT NULL"
+)
 
 
 class Descriptions:
@@ -56,6 +60,7 @@ class Descriptions:
         }
         self._states: dict[str, dict[str, TableState]] = {}
         self._indexes: dict[str, dict[str, Indexes]] = {}
+        self._collations: dict[str, dict[str, dict[str, str]]] = {}
 
     def state(self, schema: str, table: str) -> TableState | None:
         """Return a table; None: there is none, or the user may not see it. Raises SourceError
@@ -82,6 +87,24 @@ class Descriptions:
                 of_tables.setdefault(str(row["TABLE_NAME"]), []).append(row)
             self._indexes[schema] = {name: _grouped(rows) for name, rows in of_tables.items()}
         return self._indexes[schema].get(table, {})
+
+    def collations(self, schema: str, table: str) -> dict[str, str]:
+        """Return the collation of each text column of a table. Raises SourceError kinds."""
+        if schema not in self._whole:
+            rows = self._catalog.rows(f"{_COLLATIONS} AND TABLE_NAME = %s", schema, table)
+            return _named(rows).get(table, {})
+        if schema not in self._collations:
+            self._collations[schema] = _named(self._catalog.rows(_COLLATIONS, schema))
+        return self._collations[schema].get(table, {})
+
+
+def _named(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, str]]:
+    """Return collations by table and column; servers have two names for one character set."""
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        collation = str(row["COLLATION_NAME"]).lower().replace("utf8mb3_", "utf8_")
+        found.setdefault(str(row["TABLE_NAME"]), {})[str(row["COLUMN_NAME"])] = collation
+    return found
 
 
 def _grouped(rows: Iterable[dict[str, Any]]) -> Indexes:

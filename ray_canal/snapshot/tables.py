@@ -29,10 +29,6 @@ _MADE = (  # without what is counted, which takes long
     f" WHERE {NOT_SYSTEM}"
 )
 _IN_ORDER = " ORDER BY TABLE_SCHEMA, TABLE_NAME"
-_COLLATIONS = (
-    "SELECT COLUMN_NAME, COLLATION_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s"
-    " AND TABLE_NAME = %s AND DATA_TYPE = 'char'"
-)
 _NO_KEY = "no primary key, and no unique one that is never NULL, so rows cannot be told apart"
 _NO_VIEW = (
     'the engine has no read view, so mode "consistent" cannot read it either: leave it out, or '
@@ -49,7 +45,8 @@ class SnapshotTable:
     `transactional`: it can be read as of one moment. `made`: when this server made it, or built it
     again; empty: it does not say. `keyless`: why it has no key. `partitioned`: parts of
     its rows may become another table's. `descending`: the key's columns that the index has from the
-    greatest down; empty where it has all of them so, as it can be read backwards."""
+    greatest down; empty where it has all of them so, as it can be read backwards. `collations`: the
+    key's, where it has texts, as (column, collation)."""
 
     meta: TableMeta
     key: tuple[str, ...]
@@ -61,11 +58,16 @@ class SnapshotTable:
     keyless: str = _NO_KEY
     partitioned: bool = False
     descending: frozenset[str] = frozenset()
+    collations: tuple[tuple[str, str], ...] = ()
 
     @property
     def key_order(self) -> tuple[str, ...]:
-        """Return the key's columns, and which of them descend: what borders depend on."""
-        return tuple(f"{name} DESC" if name in self.descending else name for name in self.key)
+        """Return the key's columns, with their collations, and which of them descend: what borders
+        depend on."""
+        by = {name: f" COLLATE {collation}" for name, collation in self.collations}
+        return tuple(
+            name + by.get(name, "") + " DESC" * (name in self.descending) for name in self.key
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,9 @@ def _table_of(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> Snaps
     if is_sequence(state.columns):
         return None
     indexes = now.indexes(schema, table)
-    index, key, keyless = _key(catalog, indexes, state.meta)
+    index, key, keyless = _key(now, indexes, state.meta)
+    texts = any(column.charset for column in state.meta.columns if column.name in key)
+    collations = now.collations(schema, table) if texts else {}
     engine = str(row["ENGINE"] or "")
     return SnapshotTable(
         with_period(state).meta,
@@ -237,6 +241,7 @@ def _table_of(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> Snaps
         keyless,
         "partitioned" in str(row["CREATE_OPTIONS"] or "").lower(),
         _descending(indexes.get(index, [])),
+        tuple((name, collations[name]) for name in key if name in collations),
     )
 
 
@@ -267,13 +272,13 @@ def refuse_partial_images(catalog: Catalog, address: str) -> None:
         )
 
 
-def _key(catalog: Catalog, indexes: Indexes, meta: TableMeta) -> tuple[str, tuple[str, ...], str]:
+def _key(now: Descriptions, indexes: Indexes, meta: TableMeta) -> tuple[str, tuple[str, ...], str]:
     """(index, its columns) that tell each row from all others, or why there is none."""
     keyless = ""
     for name, parts in indexes.items():
         if all(_tells_rows_apart(part) for part in parts):
             key = tuple(str(part["COLUMN_NAME"]) for part in parts)
-            why = _in_another_order(catalog, meta, key)
+            why = _in_another_order(now, meta, key)
             if not why:
                 return name, key, ""
         else:
@@ -312,7 +317,7 @@ def _descending(parts: Iterable[dict[str, Any]]) -> frozenset[str]:
     return frozenset() if all(found.values()) else frozenset(n for n, down in found.items() if down)
 
 
-def _in_another_order(catalog: Catalog, meta: TableMeta, key: tuple[str, ...]) -> str:
+def _in_another_order(now: Descriptions, meta: TableMeta, key: tuple[str, ...]) -> str:
     """Return why an index is in another order than the one by which the server compares its keys,
     so that ranges would miss rows; empty: it is in the same one. MariaDB keeps CHAR with blanks at
     its end, and compares it without where the collation does not pad: a tab is less than a blank.
@@ -320,9 +325,8 @@ def _in_another_order(catalog: Catalog, meta: TableMeta, key: tuple[str, ...]) -
     chars = {c.name for c in meta.columns if c.charset and c.mysql_type.lower().startswith("char")}
     if chars.isdisjoint(key):
         return ""
-    for row in catalog.rows(_COLLATIONS, meta.schema, meta.table):
-        name, collation = str(row["COLUMN_NAME"]), str(row["COLLATION_NAME"])
-        if name in key and "_nopad_" in collation.lower():  # MySQL has no such names
+    for name, collation in now.collations(meta.schema, meta.table).items():
+        if name in chars.intersection(key) and "_nopad_" in collation:  # MySQL has no such names
             return (
                 f"its key has {name}, a CHAR of collation {collation}, whose index MariaDB keeps "
                 "in another order than it compares by, so ranges of it would miss rows (make it a "

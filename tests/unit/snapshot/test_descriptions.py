@@ -66,6 +66,23 @@ def test_a_database_is_read_as_a_whole_if_much_of_it_is_wanted(
     assert len(server.asked) == len(asked)
 
 
+@pytest.mark.parametrize("count", [5, 4])
+def test_collations_are_those_of_a_table(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(sql: str, *values: str) -> list[dict[str, Any]]:
+        return [
+            {"TABLE_NAME": table, "COLUMN_NAME": "c", "COLLATION_NAME": f"utf8mb3_{table}"}
+            for schema, table in THERE
+            if (schema, table)[: len(values)] == values
+        ]
+
+    server: Any = Server()
+    monkeypatch.setattr(server, "rows", rows)
+    now = Descriptions(server, server, THERE[:count], THERE)
+    for name in THERE[:count]:
+        assert now.collations(*name) == {"c": f"utf8_{name[1]}"}
+    assert now.collations("shop", "gone") == {}
+
+
 def test_a_table_that_is_gone_is_none() -> None:
     server: Any = Server()
     wanted = [("shop", f"t{n}") for n in range(15, 25)]

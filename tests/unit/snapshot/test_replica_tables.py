@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ray_canal.errors import ConnectionLost, ServerSettingRefused, TableMetaMismatch
+from ray_canal.model.snapshot_ledger import TableLedger
 from ray_canal.model.table_meta import ColumnMeta, TableMeta
 from ray_canal.snapshot import replica_tables
 from ray_canal.snapshot.replica_tables import ReplicaTables, ServerTables, left_out_by
@@ -76,6 +77,20 @@ def test_a_table_that_is_otherwise_is_refused(found: Found, why: str) -> None:
         now(server(found))
     with pytest.raises(ConnectionLost, match=f"not executed {UUID}:6-9 yet"):  # it may come
         now(server(found, executed=f"{UUID}:1-5"))
+
+
+def test_what_was_read_by_another_collation_is_read_again() -> None:
+    """A replica may have another one than the source: then its borders mean other rows there."""
+    binary, general = (
+        replace(TABLE, key=("id", "name"), collations=(("name", f"utf8_{kind}"),))
+        for kind in ("bin", "general_ci")
+    )
+    assert binary.key_order == ("id", "name COLLATE utf8_bin")
+    progress = TableLedger("k", "T").begun(binary.key_order, ("9", "'x'"), 5, "replica|then")
+    assert progress.is_of(binary.key_order, "source|now")
+    assert not progress.is_of(general.key_order, "source|now")
+    down = replace(general, descending=frozenset({"name"}))
+    assert down.key_order == ("id", "name COLLATE utf8_general_ci DESC")
 
 
 def test_a_replica_that_may_lack_rows_is_refused() -> None:
