@@ -217,7 +217,7 @@ class Client:
                 if not entry.rows:
                     self._take_statement(first, entry, payload)
                 for row, number in enumerate(entry.rows, entry.ordinal):
-                    new += self._take_row((*first[:3], row), number, payload)
+                    new += self._take_row((*first[:3], row), number, entry, payload)
                     last = number
         self.say("message", message.id, "rows", message.head.row_count, "new", new, "up to", last)
         return last
@@ -225,7 +225,7 @@ class Client:
     def _take_statement(self, row: RowId, entry: Entry, payload: Payload) -> None:
         """Take an entry without rows."""
 
-    def _take_row(self, row: RowId, number: int, payload: Payload) -> bool:
+    def _take_row(self, row: RowId, number: int, entry: Entry, payload: Payload) -> bool:
         assert self.wants(number), f"row {number} is not of its tables"
         if row <= self.highest:
             assert number in self.taken or number < self.next, (

@@ -11,9 +11,10 @@ from ray_canal.errors import CanalError
 from ray_canal.model.snapshot_ledger import CANCELLED, DONE, FAILED, Ledger
 from ray_canal.model.snapshot_marks import MARK, MARK_BEGIN, MARK_END, REASON, SNAPSHOT
 from ray_canal.model.snapshot_wish import KEYED
+from ray_canal.views.transactions import COMMIT_PREPARED
 from tests.simulation.client import NAMES_OF, Client, RowId
 from tests.simulation.processes import Payload
-from tests.simulation.servers import ALL_ROWS, QUERY, RENAME, TABLES, Entry
+from tests.simulation.servers import ALL_ROWS, QUERY, RENAME, TABLES, XA_ENDS, Entry
 from tests.simulation.tables import KEYS, Copy, change, held
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Copier(Client):
     def __init__(self, run: Simulation, client_id: int) -> None:
         super().__init__(run, client_id)
         self.copy: Copy = {}
+        self._prepared: dict[str, list[int]] = {}  # rows that count from XA COMMIT on
         self._snapshot = ""
         self._has_ended = False  # its end has come
         self._lacks: set[int] = set()  # tables that no snapshot reads again
@@ -35,6 +37,7 @@ class Copier(Client):
         assert isinstance(other, Copier)
         super().take_terms(other)
         self.highest, self.copy = other.highest, dict(other.copy)
+        self._prepared = {xa_id: list(rows) for xa_id, rows in other._prepared.items()}
         self._snapshot, self._has_ended = other._snapshot, other._has_ended
         self._lacking(other._lacks)
 
@@ -99,10 +102,17 @@ class Copier(Client):
                 self._begin(payload.props)
             self._has_ended = mark == MARK_END or (self._has_ended and mark != MARK_BEGIN)
             return
-        assert self._wants_table(entry.table), f"{TABLES[entry.table]} is not of its tables"
+        is_end = entry.outcome in XA_ENDS
+        wanted = is_end or self._wants_table(entry.table)
+        assert wanted, f"{TABLES[entry.table]} is not of its tables"
         if row <= self.highest:
             return
         self.highest = row
+        if is_end:
+            rows = self._prepared.pop(entry.xa_id, [])
+            for number in rows if entry.outcome == COMMIT_PREPARED else ():
+                change(self.copy, self.run.tables[number], number)
+            return
         change(self.copy, entry.table, ALL_ROWS)
         if entry.event_type == RENAME and not self._is_read_again(TABLES[entry.table]):
             self._lacking({entry.table})
@@ -136,7 +146,7 @@ class Copier(Client):
             self.copy = {}
         self._snapshot = props[SNAPSHOT]
 
-    def _take_row(self, row: RowId, number: int, payload: Payload) -> bool:
+    def _take_row(self, row: RowId, number: int, entry: Entry, payload: Payload) -> bool:
         assert self.wants(number), f"row {number} is not of its tables"
         if row <= self.highest:
             return False
@@ -144,6 +154,8 @@ class Copier(Client):
         table = self.run.tables[number]
         if payload.props:  # it was read
             self.copy[table, number % KEYS] = number
+        elif entry.xa_id:
+            self._prepared.setdefault(entry.xa_id, []).append(number)
         else:
             change(self.copy, table, number)
         return True

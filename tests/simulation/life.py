@@ -36,6 +36,7 @@ from ray_canal.errors import (
 )
 from ray_canal.meta.manager import SubscriberMeta
 from ray_canal.model.position import LogPosition
+from ray_canal.views.transactions import COMMIT_PREPARED, PREPARED, ROLLBACK_PREPARED
 from tests.simulation.client import Client
 from tests.simulation.copier import Copier
 from tests.simulation.faults import Faults
@@ -43,6 +44,7 @@ from tests.simulation.operations import Operator
 from tests.simulation.processes import DESTINATION, Outside, Owner, Transport
 from tests.simulation.runtime import in_place
 from tests.simulation.servers import ALL_ROWS, SOME_ROWS, TABLES, Server
+from tests.simulation.tables import keys_in
 from tests.simulation.virtual_time import EPOCH_S, virtual_time
 
 CLIENTS = 3
@@ -67,6 +69,9 @@ class Simulation:
         self.faults = Faults(self)
         parts = (0.0, 0.04) if self.faults.copies else (0.0, 0.0, 0.04)
         self._statement_part = self._statements.choice(parts)
+        self._xa = random.Random(f"xa {seed}")
+        self._xa_part = self._xa.choice((0.0, 0.1, 0.4)) if self.faults.copies else 0.0
+        self._xa_ids = 0
 
     def say(self, *words: Any) -> None:
         if self.verbose:
@@ -135,6 +140,8 @@ class Simulation:
             self.faults.heal()
             faults.cancel()
             self.writes, self.outside.quiet = False, True
+            self.end_all_prepared()
+            self.replicate()
             self.say("drain")
             await self._watched(asyncio.wait({operator}), everything)
             await self._watched(self._drained(), everything)
@@ -273,18 +280,48 @@ class Simulation:
         for _ in range(count):
             rows = []
             self._committed += 1
-            commit_us = round((EPOCH_S + self._now()) * 1_000_000) + len(self.tables)
+            if server.prepared and self._xa.random() < 0.3:
+                self._end_prepared(self._xa.choice(list(server.prepared)))
             if self._statements.random() < self._statement_part:
+                self.end_all_prepared()  # it waits for them
                 what = self._statements.choice((ALL_ROWS, SOME_ROWS))
-                server.commit((), commit_us, (what, self._statements.randrange(len(TABLES))))
+                on = self._statements.randrange(len(TABLES))
+                server.commit((), self._commit_us(), (what, on))
                 continue
             for _ in range(self.random.choice((0, 1, 2, 3, 12))):
-                rows.append((len(self.tables), self.random.randrange(len(TABLES))))
+                rows.append((len(self.tables), self._unlocked(self.random.randrange(len(TABLES)))))
                 self.tables.append(rows[-1][1])
                 self.commits.append(self._committed)
-            server.commit(rows, commit_us + len(rows))
+            if rows and self._xa.random() < self._xa_part:
+                self._xa_ids += 1
+                xa_id = f"x{self._xa_ids}"
+                server.commit(rows, self._commit_us(), outcome=PREPARED, xa_id=xa_id)
+            else:
+                server.commit(rows, self._commit_us())
             if self.random.random() < 0.08:
                 server.rotate()
+
+    def _commit_us(self) -> int:
+        return round((EPOCH_S + self._now()) * 1_000_000) + len(self.tables)
+
+    def _unlocked(self, table: int) -> int:
+        """Return a table in which the next row is of no XA transaction that is prepared: this one,
+        if it can be."""
+        tables = [table, *range(len(TABLES))]
+        locked = keys_in(row for rows in self.master.prepared.values() for row in rows)
+        for one in tables if locked else ():
+            if not keys_in([(len(self.tables), one)]) & locked:
+                return one
+        self.end_all_prepared()
+        return table
+
+    def _end_prepared(self, xa_id: str) -> None:
+        outcome = self._xa.choice((COMMIT_PREPARED, ROLLBACK_PREPARED))
+        self.master.commit((), self._commit_us(), outcome=outcome, xa_id=xa_id)
+
+    def end_all_prepared(self) -> None:
+        for xa_id in list(self.master.prepared):
+            self._end_prepared(xa_id)
 
     async def _write(self) -> None:
         while self.writes:

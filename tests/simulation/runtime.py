@@ -85,7 +85,7 @@ def in_place(outside: Outside) -> Iterator[None]:
         "ray_canal.destination.snapshot.snapshot_moment.SourceLoad": tables.Load,
         "ray_canal.destination.snapshot.snapshot_moment.emptied_at": tables.emptied_at,
         "ray_canal.snapshot.changes.touched_keys": tables.touched_keys,
-        "ray_canal.snapshot.changes.outcomes": lambda *_: [],  # all are committed
+        "ray_canal.snapshot.changes.outcomes": tables.outcomes,
         "ray_canal.destination.snapshot.snapshot_placer.refuse_altered": tables.refuse_altered,
         "ray_canal.destination.snapshot.snapshot_placer.mark_at": tables.mark_at,
         "ray_canal.destination.snapshot.snapshot_placer.replaced_by": tables.replaced_by,

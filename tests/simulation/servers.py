@@ -27,8 +27,15 @@ from ray_canal.binlog.chunk import (
     RawChunk,
 )
 from ray_canal.binlog.cutter import ChunkCutter
+from ray_canal.model.canal_types import XACOMMIT, XAROLLBACK
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import BINLOG_START, EntryPosition, SourceIdentity, journal_key
+from ray_canal.views.transactions import (
+    COMMIT_PREPARED,
+    COMMITTED,
+    PREPARED,
+    ROLLBACK_PREPARED,
+)
 from tests.simulation.virtual_time import EPOCH_S
 
 SCHEMA = "shop"
@@ -43,8 +50,10 @@ _STATEMENTS = {
     SOME_ROWS: (RENAME, "RENAME TABLE {0} TO old, new TO {0}"),
 }
 
-_FORMAT, _PREVIOUS_GTIDS, _GTID, _ANONYMOUS, _QUERY, _TABLE_MAP, _ROWS, _XID = (
-    15, 35, 33, 34, 2, 19, 30, 16
+_ALONE = TRUNCATE, RENAME, XACOMMIT, XAROLLBACK
+XA_ENDS = {COMMIT_PREPARED: XACOMMIT, ROLLBACK_PREPARED: XAROLLBACK}
+_FORMAT, _PREVIOUS_GTIDS, _GTID, _ANONYMOUS, _QUERY, _TABLE_MAP, _ROWS, _XID, _XA_PREPARE = (
+    15, 35, 33, 34, 2, 19, 30, 16, 38
 )  # fmt: skip
 _POST_HEADER_BYTES = bytes.fromhex(
     "000d0008000000000400040000006200041a08000000080808020000000a0a0a2a2a001234000a2800"
@@ -54,17 +63,26 @@ _POST_HEADER_BYTES = bytes.fromhex(
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """One commit: its rows' numbers by table index, in order; where and when it was committed. It
-    has no rows if it is a `statement`: what it does, and its table."""
+    has no rows if it is a `statement`: what it does, and its table; or if it ends an XA transaction
+    that was `prepared` with those rows."""
 
     source: bytes
     gno: int
     commit_us: int
     rows: tuple[tuple[int, int], ...]  # (row number, table)
     statement: tuple[int, int] | None = None
+    outcome: str = COMMITTED
+    xa_id: str = ""
+    prepared: tuple[tuple[int, int], ...] = ()
 
     @property
     def changes(self) -> tuple[tuple[int, int], ...]:
-        return self.rows if self.statement is None else (self.statement,)
+        """What its end does to the tables."""
+        if self.statement is not None:
+            return (self.statement,)
+        if self.outcome == COMMIT_PREPARED:
+            return self.prepared
+        return self.rows if self.outcome == COMMITTED else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +100,8 @@ class Entry:
     commit_us: int
     begin: int  # of its transaction: where the GTID event starts
     ordinal: int = 0  # of rows that were read, which have one place
+    outcome: str = COMMITTED
+    xa_id: str = ""
 
 
 @dataclass
@@ -124,6 +144,7 @@ class Server:
         self.alive = True
         self.transactions: list[Transaction] = []
         self.changes: list[tuple[int, int]] = []  # all that its tables got: number, table
+        self.prepared: dict[str, tuple[tuple[int, int], ...]] = {}  # rows by XA id
         self.executed = GtidSet.parse("")
         self.files: list[BinlogFile] = []
         self.lives: list[list[BinlogFile]] = [[]]  # all files that ever were, purged ones too
@@ -163,9 +184,14 @@ class Server:
         rows: Sequence[tuple[int, int]],
         commit_us: int,
         statement: tuple[int, int] | None = None,
+        outcome: str = COMMITTED,
+        xa_id: str = "",
     ) -> Transaction:
         self._gno += 1
-        made = Transaction(self.sid, self._gno, commit_us, tuple(rows), statement)
+        prepared = self.prepared.get(xa_id, ())
+        made = Transaction(
+            self.sid, self._gno, commit_us, tuple(rows), statement, outcome, xa_id, prepared
+        )
         self.apply(made)
         return made
 
@@ -173,6 +199,9 @@ class Server:
         """Write it into the binlog, be it one's own or a replicated one."""
         self.transactions.append(transaction)
         self.changes.extend(transaction.changes)
+        self.prepared.pop(transaction.xa_id, None)
+        if transaction.outcome == PREPARED:
+            self.prepared[transaction.xa_id] = transaction.rows
         gtid = (transaction.source, transaction.gno)
         commit_us = transaction.commit_us
         lengths = b"\0" * 16
@@ -183,9 +212,19 @@ class Server:
         if self.gtids:
             self.executed.add(*gtid)
         if transaction.statement is not None:
-            self._statement(*transaction.statement, gtid, commit_us)
+            event_type, text = _STATEMENTS[transaction.statement[0]]
+            table = transaction.statement[1]
+            self._statement(text.format(TABLES[table]), event_type, table, gtid, commit_us)
             return
-        begin = struct.pack("<IIBHH", 1, 0, len(SCHEMA), 0, 0) + SCHEMA.encode() + b"\0BEGIN"
+        xa_id, outcome = transaction.xa_id, transaction.outcome
+        if outcome in XA_ENDS:
+            word = "COMMIT" if outcome == COMMIT_PREPARED else "ROLLBACK"
+            self._statement(
+                f"XA {word} {_xid(xa_id)}", XA_ENDS[outcome], -1, gtid, commit_us,
+                outcome=outcome, xa_id=xa_id,
+            )  # fmt: skip
+            return
+        begin = _query(f"XA START {_xid(xa_id)}" if outcome == PREPARED else "BEGIN")
         self._entry(self._write(_QUERY, begin, commit_us), BEGIN, gtid, commit_us)
         rest = list(transaction.rows)
         while rest:
@@ -195,26 +234,29 @@ class Server:
                 count += 1
             taken, rest = rest[:count], rest[count:]
             if self.says_queries:
-                text = begin[:-5] + b"insert"
-                place = self._write(_QUERY, text, commit_us)
+                place = self._write(_QUERY, _query("insert"), commit_us)
                 self._entry(place, ROWDATA, gtid, commit_us, event_type=QUERY)
             self._table_map(table, commit_us)
             body = struct.pack("<IHHH", table + 1, 0, 1, 2) + b"\x01\xff"
             body += b"".join(b"\0" + struct.pack("<i", number) for number, _ in taken)
             place = self._write(_ROWS, body, commit_us)
             numbers = tuple(number for number, _ in taken)
-            self._entry(place, ROWDATA, gtid, commit_us, INSERT, table, numbers)
-        place = self._write(_XID, struct.pack("<q", transaction.gno), commit_us)
-        self._entry(place, END, gtid, commit_us, closes=True)
+            self._entry(place, ROWDATA, gtid, commit_us, INSERT, table, numbers, xa_id=xa_id)
+        if outcome == PREPARED:
+            at, length = self._write(_QUERY, _query(f"XA END {_xid(xa_id)}"), commit_us)
+            name = xa_id.encode()
+            event = struct.pack("<BIII", 0, 1, len(name), 0) + name
+            place = at, length + self._write(_XA_PREPARE, event, commit_us)[1]
+        else:
+            place = self._write(_XID, struct.pack("<q", transaction.gno), commit_us)
+        self._entry(place, END, gtid, commit_us, closes=True, outcome=outcome, xa_id=xa_id)
 
     def _statement(
-        self, what: int, table: int, gtid: tuple[bytes, int], commit_us: int
-    ) -> None:
-        event_type, text = _STATEMENTS[what]
-        query = struct.pack("<IIBHH", 1, 0, len(SCHEMA), 0, 0) + SCHEMA.encode() + b"\0"
-        query += text.format(TABLES[table]).encode()
-        place = self._write(_QUERY, query, commit_us)
-        self._entry(place, ROWDATA, gtid, commit_us, event_type, table, closes=True)
+        self, text: str, event_type: int, table: int, gtid: tuple[bytes, int], commit_us: int,
+        **named: str,
+    ) -> None:  # fmt: skip
+        place = self._write(_QUERY, _query(text), commit_us)
+        self._entry(place, ROWDATA, gtid, commit_us, event_type, table, closes=True, **named)
 
     def purge(self, keep: int) -> set[int]:
         """Forget all files but the newest `keep`; return the rows of the others."""
@@ -247,6 +289,11 @@ class Server:
             files.append(replace(file, entries=list(file.entries), data=file.data[:]))
         if lost := sum(len(made.changes) for made in self.transactions[count:]):
             del self.changes[-lost:]
+        for made in reversed(self.transactions[count:]):
+            if made.outcome == PREPARED:
+                self.prepared.pop(made.xa_id, None)
+            elif made.outcome in XA_ENDS:
+                self.prepared[made.xa_id] = made.prepared
         self._go_on_with(files, self.transactions[:count])
         return True
 
@@ -308,9 +355,19 @@ class Server:
     def _entry(
         self, place: tuple[int, int], kind: int, gtid: tuple[bytes, int], commit_us: int,
         event_type: int = 0, table: int = -1, rows: tuple[int, ...] = (), closes: bool = False,
+        **named: str,
     ) -> None:  # fmt: skip
-        entry = Entry(*place, kind, event_type, table, rows, closes, gtid, commit_us, self._begin)
-        self.files[-1].entries.append(entry)
+        place_of = *place, kind, event_type, table, rows, closes, gtid, commit_us, self._begin
+        self.files[-1].entries.append(Entry(*place_of, **named))
+
+
+def _query(text: str) -> bytes:
+    """The body of a QUERY event."""
+    return struct.pack("<IIBHH", 1, 0, len(SCHEMA), 0, 0) + f"{SCHEMA}\0{text}".encode()
+
+
+def _xid(xa_id: str) -> str:
+    return f"X'{xa_id.encode().hex()}',X'',1"
 
 
 def _file_of(place: EntryPosition, file: BinlogFile) -> tuple[str, int]:
@@ -373,7 +430,7 @@ def chunk_of(
     records["rows"] = [len(entry.rows) for entry in entries]
     records["timestamp"] = [entry.commit_us // 1_000_000 for entry in entries]
     records["flags"] = [
-        EVENT_IN_TRANSACTION * (entry.kind != BEGIN and entry.event_type not in (TRUNCATE, RENAME))
+        EVENT_IN_TRANSACTION * (entry.kind != BEGIN and entry.event_type not in _ALONE)
         | EVENT_CLOSES * entry.closes
         for entry in entries
     ]

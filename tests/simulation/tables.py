@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from ray_canal.snapshot.key_numbers import Keys, are_among, joined
 from ray_canal.snapshot.marks import ExecutedLow, PlaceLow
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
+from ray_canal.views.transactions import COMMITTED
 from tests.simulation.processes import OWNER, Outside, Payload
 from tests.simulation.servers import (
     ALL_ROWS,
@@ -74,7 +76,12 @@ def places_of(made: Transaction) -> set[tuple[int, int]]:
     """Where in tables a transaction has changed something."""
     if made.statement is not None:
         return {(made.statement[1], key) for key in range(KEYS)}
-    return {(table, key) for number, table in made.rows for key in keys_of(number)}
+    return keys_in(made.rows + made.prepared)
+
+
+def keys_in(rows: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    """(table, key) of what these row changes touch."""
+    return {(table, key) for number, table in rows for key in keys_of(number)}
 
 
 def held(server: Server) -> Copy:
@@ -134,6 +141,10 @@ class _AtServer:
         return PlaceLow(server.end)
 
 
+class _Prepared(Exception):
+    """An XA transaction is prepared."""
+
+
 class Plan(_AtServer):
     """snapshot/plan.py `SnapshotPlan`, of simulated tables."""
 
@@ -145,6 +156,15 @@ class Plan(_AtServer):
         self._numbers = 0
         self._found: dict[int, _Table] = {}
         self._log_server = self.reached.uuid
+        self._waits_for: tuple[ExecutedLow | PlaceLow, frozenset[str]] | None = None
+
+    def low(self) -> ExecutedLow | PlaceLow:
+        """Raises _Prepared: to be called again, until what was prepared the first time is not."""
+        low, prepared = self._waits_for or (super().low(), frozenset(self.reached.prepared))
+        self._waits_for = (low, prepared) if prepared & self.reached.prepared.keys() else None
+        if self._waits_for is not None:
+            raise _Prepared
+        return low
 
     def refuse_other_log(self, server: str) -> None:
         self._log_server = server
@@ -219,8 +239,10 @@ class PlanThread:
         self._random = owner.outside.random
 
     async def run(self, function: Any, *values: Any) -> Any:
-        await asyncio.sleep(self._random.choice((0.0, 0.01, 0.1)))
-        return function(*values)
+        while True:
+            await asyncio.sleep(self._random.choice((0.0, 0.01, 0.1)))
+            with contextlib.suppress(_Prepared):
+                return function(*values)
 
     async def close(self, last: Any) -> None:
         last()
@@ -246,8 +268,9 @@ class RowReader(_AtServer):
             server = await self._pause()
             if order.server != server.uuid:
                 raise ConnectionLost(f"it is {server.uuid} now, and not {order.server}")
-            low = self.low()
-            await self._pause()
+            low, prepared = self.low(), frozenset(server.prepared)
+            while prepared & (await self._pause()).prepared.keys():
+                await asyncio.sleep(0.1)
             first, last = map(int, order.condition.split())
             table = TABLES.index(order.table.meta.table)
             rows = [
@@ -282,6 +305,8 @@ class Moment(_AtServer):
         owner = OWNER.get()
         assert owner is not None
         super().__init__(owner.outside, config)
+        if self.reached.prepared:
+            raise ConnectionLost("XA transactions are prepared")
         names = [name for name in TABLES if within.admits(SCHEMA, name)]
         self.tables = tuple(self.table(name) for name in names)
         self.wanted = tuple((table, wishes[0]) for table in self.tables)
@@ -354,6 +379,12 @@ def touched_keys(part: Any, keys: Any) -> dict[tuple[str, str], Keys]:
             touched = (key for number in entry.rows for key in keys_of(number))
             found.setdefault(name, []).append(_key_numbers(touched))
     return {name: joined(parts) for name, parts in found.items()}
+
+
+def outcomes(chunk: Payload, closers: Iterable[int]) -> list[tuple[str, str]]:
+    """views/transactions.py `outcomes`, of a simulated chunk."""
+    found = [(chunk.entries[k].outcome, chunk.entries[k].xa_id) for k in closers]
+    return found if any(outcome != COMMITTED for outcome, _ in found) else []
 
 
 def refuse_altered(part: Any, keys: Any) -> None:
