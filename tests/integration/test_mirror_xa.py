@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import duckdb
 import pymysql
 import pytest
 
+from ray_canal.sinks.databases.port import OTHERS
+from ray_canal.sinks.databases.sender import Sender
 from ray_canal.sinks.port import SinkError
 from tests.in_process_sink import runner_of, running, sink_config, until
 from tests.integration.test_mysql_mirror import Shop, shop_of
@@ -85,6 +87,38 @@ def test_rows_of_a_prepared_transaction_come_at_xa_commit(
             assert len(shop.rows(shop.copy, "a")) == 5
         kept = f"SELECT count(*) FROM {shop.copy}_canal.canal_prepared"
         assert shop.server.execute(kept)[0][0] == 0
+
+
+@pytest.mark.parametrize("is_late", [lambda row: OTHERS in row, lambda row: OTHERS not in row])
+def test_senders_write_an_xa_transaction_however_messages_are_cut(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, is_late: Callable[[str], bool]
+) -> None:
+    """One of them had committed a message with the whole of it; to the other one, which had not, it
+    came in two, and its rows were kept by nobody."""
+    commit, ways = Sender.commit, {"senders": 2, "order": "table"}
+
+    def fails(sender: Sender, *what: Any) -> None:
+        if is_late(sender.row):
+            raise SinkError("the connection was lost", "retry")
+        commit(sender, *what)
+
+    tables = "a", "d"  # of one sender each
+    shop.run("CREATE TABLE d (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO d VALUES (1, '')")
+    with shop.destination():
+        with running(shop.mirror(**ways)):
+            until(lambda: shop.is_mirrored(*tables))
+        insert = [f"INSERT INTO {name} VALUES (4, 'four')" for name in tables]
+        prepare(shop.server, shop.source, "both", *insert)
+        shop.run("XA COMMIT 'both'", *(f"INSERT INTO {name} VALUES (5, '')" for name in tables))
+        with monkeypatch.context() as patch:
+            patch.setattr(Sender, "commit", fails)
+            with running(runner := shop.mirror(**ways)):
+                until(lambda: runner.status.retries > 1)
+        with running(shop.mirror(sink={"batch_size": 1}, **ways)):
+            until(lambda: shop.is_mirrored(*tables))
+        kept = f"SELECT count(*) FROM {shop.copy}_canal.canal_prepared"
+        with contextlib.suppress(pymysql.err.ProgrammingError):  # none were kept
+            assert shop.server.execute(kept)[0][0] == 0
 
 
 def test_rows_that_rollback_undoes_and_the_log_has_do_not_come(shop: Shop) -> None:

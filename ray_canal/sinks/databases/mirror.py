@@ -181,6 +181,7 @@ class Mirror:
         for sender in self._senders[1:]:
             sender.open()
         self._pool = ThreadPoolExecutor(len(self._senders)) if names else None
+        self.prepared.keeps_all = bool(names)
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -204,6 +205,7 @@ class Mirror:
                     self._stage_all(mine, (sender,))
             if not len(rest):
                 return
+            missed.keep_prepared()
             self._commit_late(late, ahead)
             changes = rest
         self._stage_all(changes, tuple(self._senders))
@@ -254,6 +256,8 @@ class Mirror:
                 writes += self.prepared.write()
             if sender.place is None or sender.place.is_before(upto):
                 sender.commit([write for write in writes if len(write)], upto)
+                if sender is self._first:
+                    self.prepared.committed()
 
     def _stage_all(self, changes: Changes, senders: tuple[Sender, ...]) -> None:
         """Stage what these senders have not written yet."""

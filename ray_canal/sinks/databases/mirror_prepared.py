@@ -20,6 +20,13 @@ class MirrorPrepared(PreparedTable):
         self._sender = sender
         self._name = TableName(database, TABLE)
         self._is_made = False
+        self.keeps_all = False
+        """Rows are kept, too, where their XA COMMIT comes in the same message: of several senders
+        one may have committed that message, and get it again with another one's rows, cut
+        otherwise."""
+
+    def has(self, xa_id: str) -> bool:
+        return self.keeps_all or super().has(xa_id)
 
     def open(self) -> None:
         """Look what there is, once the sender is open. Raises SinkError."""
