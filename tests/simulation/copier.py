@@ -111,7 +111,8 @@ class Copier(Client):
         if is_end:
             rows = self._prepared.pop(entry.xa_id, [])
             for number in rows if entry.outcome == COMMIT_PREPARED else ():
-                change(self.copy, self.run.tables[number], number)
+                if self.wants(number):  # its tables may be others since
+                    change(self.copy, self.run.tables[number], number)
             return
         change(self.copy, entry.table, ALL_ROWS)
         if entry.event_type == RENAME and not self._is_read_again(TABLES[entry.table]):
