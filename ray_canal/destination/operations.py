@@ -72,7 +72,7 @@ class SubscriberOperations:
                 await self._departures.remove(client_id)
             elif cursor is not None:
                 self._refuse_foreign(cursor)  # its turn may have come late
-                await self.move(moved(one, cursor), self._state.log.pipeline)
+                await self.move(moved(one, cursor), log)
             elif action == "expire":
                 await self._departures.expire(one, "an operator has expired it")
             elif action in ("copy", "rename"):
