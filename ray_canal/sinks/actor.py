@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
@@ -184,11 +184,9 @@ def start_sinks(config: Config, *names: str) -> list[str]:
     connect_ray(canal)
     namespace = canal.ray.namespace
     chosen = [canal.sink_named(name) for name in names] if names else list(canal.sink)
-    _refuse_others(asked_records(namespace), chosen)
+    _refuse_others(asked_records(namespace).all(), chosen)
     _refuse_unfit(chosen)
-    due = [sink for sink in chosen if _made_way(sink, namespace)]
-    for sink in due:  # whose client ids no other one of these has any more
-        _start(sink, namespace)
+    _start_over(chosen, namespace)
     return [sink.name for sink in chosen]
 
 
@@ -201,8 +199,7 @@ def apply_sinks(config: Config, *, remove: bool) -> None:
     for name, what in found.items():
         if remove and what == "unlisted":
             stop_sink(name, namespace=canal.ray.namespace)
-    if canal.sink:
-        start_sinks(canal)
+    _start_over(canal.sink, canal.ray.namespace)
 
 
 def sink_plan(config: Config, *, remove: bool = True) -> dict[str, str]:
@@ -211,28 +208,30 @@ def sink_plan(config: Config, *, remove: bool = True) -> dict[str, str]:
     another destination has a sink of one's name, or one that goes on is the same subscriber."""
     canal = load(config)
     connect_ray(canal, local=False)
-    records = asked_records(canal.ray.namespace)
-    _refuse_others(records, canal.sink, remove=remove)
-    found = dict.fromkeys(records.names(), "unlisted")
+    known = asked_records(canal.ray.namespace).all()
+    _refuse_others(known, canal.sink, remove=remove)
+    found = dict.fromkeys(known, "unlisted")
     for sink in canal.sink:
-        if sink.name not in found:
+        if sink.name not in known:
             found[sink.name] = "start"
         else:
-            is_same = records.get(sink.name)["config"] == sink.model_dump(mode="json")
-            found[sink.name] = "same" if is_same else "restart"
+            found[sink.name] = "same" if _is_same(known[sink.name], sink) else "restart"
     return found
 
 
+def _is_same(record: Mapping[str, Any], sink: SinkConfig) -> bool:
+    return bool(record["config"] == sink.model_dump(mode="json"))
+
+
 def _refuse_others(
-    records: SinkRecords, chosen: Sequence[SinkConfig], *, remove: bool = False
+    known: Mapping[str, Mapping[str, Any]], chosen: Sequence[SinkConfig], *, remove: bool = False
 ) -> None:
     """Raise ConfigError if a sink that runs, of another destination, has the name of one of these:
     it would end; or if one that goes on (not with `remove`) is the same subscriber."""
     named = {sink.name: sink for sink in chosen}
     subscribers = {(sink.destination, sink.client_id): sink.name for sink in chosen}
-    for name in records.names():
-        config = records.get(name)["config"]
-        destination, client_id = config["destination"], config["client_id"]
+    for name, record in known.items():
+        destination, client_id = (record["config"][key] for key in ("destination", "client_id"))
         other = named.get(name)
         if other is not None and destination != other.destination:
             raise ConfigError(
@@ -260,25 +259,28 @@ def _refuse_unfit(chosen: Sequence[SinkConfig]) -> None:
             )
 
 
-def _made_way(sink: SinkConfig, namespace: str) -> bool:
+def _start_over(chosen: Sequence[SinkConfig], namespace: str) -> None:
+    """Start sinks, but those that run with this configuration."""
+    records = asked_records(namespace)
+    known = records.all()
+    due = [sink for sink in chosen if _made_way(sink, known.get(sink.name), namespace)]
+    known = records.all()  # one may have been paused meanwhile
+    for sink in due:  # whose client ids no other one of these has any more
+        paused = sink.name in known and bool(known[sink.name]["paused"])
+        records.put(sink.name, sink.model_dump(mode="json"), paused=paused)
+        _launch(sink.name, namespace)
+
+
+def _made_way(sink: SinkConfig, known: Mapping[str, Any] | None, namespace: str) -> bool:
     """Return whether a sink is to be started, once its process has ended that has failed, or runs
     with another configuration."""
-    records = asked_records(namespace)
     handle = find_actor(SINK_PREFIX + sink.name, namespace)
-    if sink.name not in records.names() or handle is None:
+    if known is None or handle is None:
         return True
-    is_same = records.get(sink.name)["config"] == sink.model_dump(mode="json")
-    if is_same and _status(handle)["state"] != "failed":
+    if _is_same(known, sink) and _status(handle)["state"] != "failed":
         return False
     _end(sink.name, handle, namespace)
     return True
-
-
-def _start(sink: SinkConfig, namespace: str) -> None:
-    records = asked_records(namespace)
-    paused = sink.name in records.names() and bool(records.get(sink.name)["paused"])
-    records.put(sink.name, sink.model_dump(mode="json"), paused=paused)
-    _launch(sink.name, namespace)
 
 
 def _launch(name: str, namespace: str) -> ActorHandle[Any]:
@@ -384,8 +386,9 @@ def sink_status(name: str | None = None, *, namespace: str = NAMESPACE) -> dict[
     connect_ray(local=False)
     records = asked_records(namespace)
     found = {}
-    for each in [name] if name else records.names():
-        config = records.get(each)["config"]
+    known = {name: records.get(name)} if name else records.all()
+    for each, record in known.items():
+        config = record["config"]
         handle = find_actor(SINK_PREFIX + each, namespace)
         told = {"state": "restarting"} if handle is None else _status(handle)
         named = {key: config[key] for key in ("destination", "type", "client_id")}

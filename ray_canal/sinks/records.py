@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ray_canal.actors import registry
-from ray_canal.actors.ray_internals import kv_delete, kv_get, kv_keys, kv_put
+from ray_canal.actors.ray_internals import kv_all, kv_delete, kv_get, kv_put
 from ray_canal.actors.registry import NAMESPACE
 from ray_canal.errors import InstanceNotFound
 from ray_canal.sinks.port import Cursor
@@ -40,8 +40,12 @@ class SinkRecords:
         kv_delete(self._prefix + name, self._limit_s)
 
     def names(self) -> list[str]:
-        keys = kv_keys(self._prefix, self._limit_s)
-        return sorted(key.removeprefix(self._prefix) for key in keys)
+        return list(self.all())
+
+    def all(self) -> dict[str, dict[str, Any]]:
+        """Return them by name, in the order of names."""
+        found = kv_all(self._prefix, self._limit_s)
+        return {key.removeprefix(self._prefix): json.loads(found[key]) for key in sorted(found)}
 
 
 class CommittedPlaces:

@@ -20,7 +20,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     monkeypatch.setattr(records, "kv_put", lambda key, text, **_: values.__setitem__(key, text))
     monkeypatch.setattr(records, "kv_get", lambda key, _=None: values.get(key))
-    monkeypatch.setattr(records, "kv_keys", lambda prefix, _: [k for k in values if prefix in k])
+    monkeypatch.setattr(
+        records, "kv_all", lambda prefix, _: {k: v for k, v in values.items() if prefix in k}
+    )
     monkeypatch.setattr(records, "kv_delete", lambda key, _=None: values.pop(key, None))
     monkeypatch.setattr(actor, "connect_ray", lambda *_, **__: None)
     monkeypatch.setattr(actor, "find_actor", lambda *_: None)
