@@ -53,6 +53,7 @@ _REFUSED = {
 _LOOK_S = 15.0
 _SOON_S = 2.0
 """How long a commit waits at once for the brokers: the sink may be told to stop."""
+_UNTRUSTED, _AUTHORITY = "certificate verify failed", "ssl.ca.location"
 _OF_CONNECTION = (
     "bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.", "reconnect.",
 )
@@ -282,6 +283,8 @@ def _cluster(connection: dict[str, str], timeout_s: float) -> tuple[AdminClient,
         admin.poll(0)  # now the causes come
         found = _error(error.args[0])
         text = "; ".join([str(found), *(cause.str() for cause in causes[:1])])
+        if _UNTRUSTED in text and _AUTHORITY not in text:  # librdkafka does not always say it
+            text += f"; {_AUTHORITY} must name the authority that signed the broker's certificate"
         raise SinkError(text, found.kind) from None
 
 
