@@ -6,7 +6,6 @@ import contextlib
 import datetime as dt
 import functools
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -400,46 +399,4 @@ def test_statements_that_change_no_table_of_the_target_stop_no_sink(shop: Shop) 
             "INSERT INTO t VALUES (2,2)",
         )
         with running(shop.mirror(schema_change="stop")):
-            until(lambda: shop.is_mirrored("t"))
-
-
-def test_a_primary_key_that_is_dropped_is_dropped_in_the_mirror_by_hand(shop: Shop) -> None:
-    """Before a row is refused that equals another one there."""
-    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
-    with shop.destination():
-        with running(shop.mirror()):
-            until(lambda: shop.is_mirrored("t"))
-        shop.run("ALTER TABLE t DROP PRIMARY KEY", "INSERT INTO t VALUES (1,1),(1,2)")
-        runner = shop.mirror(without_key="rows")
-        with pytest.raises(SinkError, match="drop that of"), running(runner):
-            until(lambda: runner.status.state == "failed")
-        shop.server.execute(f"ALTER TABLE {shop.copy}.t DROP PRIMARY KEY")
-        with running(shop.mirror(without_key="rows")):
-            until(lambda: shop.is_mirrored("t"))
-            shop.run("UPDATE t SET v = 3 WHERE v = 1 LIMIT 1", "DELETE FROM t WHERE v = 2")
-            until(lambda: shop.is_mirrored("t"))
-
-
-def test_a_key_on_a_part_of_a_text_is_made_by_hand(shop: Shop) -> None:
-    """Of two rows that have the same part, one after the other, each is in its own place: several
-    connections would meet there."""
-    shop.run(
-        "CREATE TABLE t (k TEXT, v INT, PRIMARY KEY (k(4)))",
-        "INSERT INTO t VALUES ('abcd',1),('abce',2)",
-        "CREATE TABLE long_one (k VARCHAR(1000), PRIMARY KEY (k(9)))",
-        "INSERT INTO long_one VALUES ('a')",
-    )
-    with shop.destination():
-        for table in ("t", "long_one"):
-            with pytest.raises(SinkError, match="on the same parts of columns"):
-                shop.mirror("(t|long_one)").run(threading.Event())
-            shop.server.execute(f"CREATE TABLE {shop.copy}.{table} LIKE {shop.source}.{table}")
-        with running(shop.mirror("(t|long_one)", order="key", senders=4)):
-            until(lambda: shop.is_mirrored("t", "long_one"))
-            for number in range(20):
-                shop.run(
-                    f"UPDATE t SET k = 'abcd{number}' WHERE v = 1",
-                    "DELETE FROM t WHERE v = 2",
-                    f"INSERT INTO t VALUES ('abce{number}',2)",
-                )
             until(lambda: shop.is_mirrored("t"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, ClassVar
 
@@ -236,7 +236,8 @@ class MySqlDatabase(SqlDatabase):
     def add(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
         """Rows that are there get their values by a DEFAULT, as a table of any size does at once;
         it stays no longer than that."""
-        self._alter(name, (f"ADD COLUMN {self._definition(c)}{self._default(c)}" for c in columns))
+        parts = (f"ADD COLUMN {self._definition(c)}{self._default(c)}" for c in columns)
+        self._alter(name, parts, free=[c.name for c in columns])
         self.change(name, [column for column in columns if self._default(column)])
 
     def _default(self, column: ColumnSpec) -> str:
@@ -258,7 +259,8 @@ class MySqlDatabase(SqlDatabase):
                 f"in {name}, and start again",
                 "schema",
             )
-        self._alter(name, (f"RENAME COLUMN {_quoted(a)} TO {_quoted(b)}" for a, b in pairs))
+        parts = (f"RENAME COLUMN {_quoted(old)} TO {_quoted(new)}" for old, new in pairs)
+        self._alter(name, parts, names, names.values())
 
     def differing(self, name: TableName, columns: Sequence[ColumnSpec]) -> list[ColumnSpec]:
         kinds = self.types(name)
@@ -278,15 +280,22 @@ class MySqlDatabase(SqlDatabase):
         return {str(row[0]): shown(row[1]) for row in rows}
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        self._alter(name, (f"MODIFY COLUMN {self._definition(c)}" for c in columns))
+        parts = (f"MODIFY COLUMN {self._definition(c)}" for c in columns)
+        self._alter(name, parts, [c.name for c in columns])
 
     def remove(self, name: TableName, columns: Sequence[str]) -> None:
-        self._alter(name, (f"DROP COLUMN {_quoted(column)}" for column in columns))
+        self._alter(name, (f"DROP COLUMN {_quoted(column)}" for column in columns), columns)
 
-    def _alter(self, name: TableName, parts: Iterator[str]) -> None:
-        text = ", ".join(parts)
-        if text:
-            with of_changed_table():
+    def _alter(
+        self,
+        name: TableName,
+        parts: Iterator[str],
+        needed: Iterable[str] = (),
+        free: Iterable[str] = (),
+    ) -> None:
+        """Do this to a table that has the `needed` columns, and none of the `free` names."""
+        if text := ", ".join(parts):
+            with of_changed_table(lambda: self.types(name), needed, free):
                 self._run(f"ALTER TABLE {_named(name)} {text}")
 
     def has_rows(self, name: TableName) -> bool:

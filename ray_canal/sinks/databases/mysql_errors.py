@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pymysql.err import DataError, IntegrityError, MySQLError
 
@@ -56,16 +56,27 @@ def translated(error: MySQLError, sql: str | bytes) -> SinkError:
 
 
 @contextlib.contextmanager
-def of_changed_table() -> Iterator[None]:
+def of_changed_table(
+    columns: Callable[[], Iterable[str]] = tuple,
+    needed: Iterable[str] = (),
+    free: Iterable[str] = (),
+) -> Iterator[None]:
     """Raise "retry" where a table is not as it was found right before: a statement of a run that
-    was given up, and which the server went on with, has changed it; "schema" where its values do
-    not fit, which are no entry's fault."""
+    was given up, and which the server went on with, has changed it. "schema" where its `columns`
+    still have the `needed` ones and none of the `free` names (a CHECK of MariaDB's that needs a
+    column says that there is none), or where its values do not fit, which are no entry's fault."""
     try:
         yield
     except SinkError as error:
         cause = error.__cause__
         if isinstance(cause, MySQLError) and cause.args[0] in _CHANGED:
-            raise SinkError(str(error), "retry") from None
+            there = _folded(columns())
+            is_as_found = there and there >= _folded(needed) and not there & _folded(free)
+            raise SinkError(str(error), "schema" if is_as_found else "retry") from None
         if error.kind == "poison":
             raise SinkError(str(error), "schema") from None
         raise
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}

@@ -48,3 +48,18 @@ def test_what_an_error_of_alter_table_means(number: int, kind: str) -> None:
     with pytest.raises(SinkError) as caught, of_changed_table():
         raise error
     assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind"),
+    [(["id", "B"], "schema"), (["id"], "retry"), (["b", "New"], "retry"), ([], "retry")],
+)
+def test_a_column_that_is_there_and_is_not_found_is_no_change(
+    columns: list[str], kind: str
+) -> None:
+    """MariaDB says so of a column that a CHECK needs."""
+    error = translated(InternalError(1054, "Unknown column 'b' in 'CHECK'"), "ALTER TABLE t")
+    error.__cause__ = InternalError(1054, "no")
+    with pytest.raises(SinkError) as caught, of_changed_table(lambda: columns, ["b"], ["new"]):
+        raise error
+    assert caught.value.kind == kind
