@@ -162,13 +162,18 @@ class Ledger:
     def follow(self, record: Ledger) -> Ledger:
         """Return it without what the subscriber's record does not have of it as read any more: the
         subscriber was moved."""
+        if record.id != self.id:
+            return self
         tables = record.tables
         unread = {(one.schema, one.table) for one in tables if one == one.restarted()}
-        return self.with_restarted(unread) if record.id == self.id else self
+        now = self.with_restarted(unread)
+        return replace(now, attempt=max(self.attempt, record.attempt))
 
     def restarted(self) -> Ledger:
-        """Return it as if nothing was read yet."""
-        return replace(self, tables=tuple(table.restarted() for table in self.tables))
+        """Return it as if nothing was read yet. No attempt counts any more, nor one that begins
+        just now."""
+        tables = tuple(table.restarted() for table in self.tables)
+        return replace(self, attempt=self.attempt + 2, tables=tables)
 
     def to_json(self) -> str:
         """Return it as JSON. Tables may be many, so fields of them that are 0 or empty are left

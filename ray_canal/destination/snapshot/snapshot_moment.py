@@ -67,9 +67,8 @@ class MomentRun(SnapshotRun):
             )  # fmt: skip
             began = self.ledger.began or int(time.time())
             ledger = replace(self.ledger, tables=tables, began=began).begun_again()
-            log = await self.home.begin_rows(
-                self._client_id, ledger, source.server, place
-            )
+            self.attempt = ledger.attempt
+            log = await self.home.begin_rows(self._client_id, ledger, source.server, place)
             self.ledger = ledger
             name = ledger.attempt_name_of(self._client_id)
             self.attempt_name = name

@@ -49,14 +49,13 @@ from ray_canal.model.snapshot_marks import (
     Props,
     joined,
 )
+from ray_canal.model.snapshot_wish import KEYED
 from ray_canal.snapshot.plan import PlannedRange, SnapshotPlan
 from ray_canal.snapshot.row_reader import RangeRead
 from ray_canal.snapshot.tables import SnapshotTable
 
 logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
 _TICK_S = 0.2
 _ORDERS = 2
 """Ranges that a reader has: the one that it reads, and the next."""
@@ -73,9 +72,7 @@ _NO_USE = (ConfigError, PrivilegeMissing, AuthenticationFailed, ServerSettingRef
 class SnapshotRun:
     """One subscriber's snapshot. `ledger` is how far it has come, as far as is known here."""
 
-    def __init__(
-        self, home: SnapshotHome, client_id: int, ledger: Ledger, runtime: Runtime
-    ) -> None:
+    def __init__(self, home: SnapshotHome, client_id: int, ledger: Ledger, runtime: Runtime) -> None:
         self.home = home
         self._client_id = client_id
         self._runtime = runtime
@@ -86,6 +83,7 @@ class SnapshotRun:
         self._log: LogPipeline | None = None  # of the attempt that reads now
         self.attempt_name = ""
         """Names the attempt whose chunks count."""
+        self.attempt = ledger.attempt  # the last one that was to begin
         self._backoff = Backoff(home.source_config().source.reconnect_max_s)
         self._failed, self._failed_rows = 0, -1
 
@@ -141,7 +139,10 @@ class SnapshotRun:
 
     def restart_tables(self, names: Collection[tuple[str, str]]) -> None:
         """Read these tables, which have other rows than before, from the first row on."""
-        self.ledger = self.ledger.with_restarted(names)
+        now = self.ledger.with_restarted(names)
+        if now != self.ledger and now.mode == KEYED:  # of one moment none is read on anyway
+            self._failed_rows = min(self._failed_rows, now.rows)  # rows from now on count again
+        self.ledger = now
 
     def looks_elsewhere(self, log: LogPipeline) -> bool:
         """Return whether it reads for another log than this one now: it sees what that one gets."""
@@ -163,6 +164,7 @@ class SnapshotRun:
             tables = await thread.run(plan.wanted, ledger.wishes, ledger.tables)
             ledger = replace(ledger, tables=tables)
             ledger = replace(ledger.begun_again(), began=ledger.began or int(time.time()))
+            self.attempt = ledger.attempt
             await self.home.keep(self._client_id, ledger)
             self.ledger = ledger
             found = await thread.run(self._find_tables, plan)
@@ -191,7 +193,7 @@ class SnapshotRun:
         for number, found in plan.find(left).items():
             table = left[number]
             if not table.is_of(found.key_order, plan.made(found)):  # another one has its name
-                self.ledger = self.ledger.with_table(number, table.restarted())
+                self.restart_tables([(table.schema, table.table)])
             tables[table.schema, table.table] = found
         return tables
 
@@ -251,9 +253,7 @@ class SnapshotRun:
         self.waits_for = "the subscriber, to ack its rows"
         await self._wait_until(placer, lambda: self.ledger.is_over)
 
-    async def _mark(
-        self, placer: SnapshotPlacer, kind: str, props: Props, ended: str = ""
-    ) -> None:
+    async def _mark(self, placer: SnapshotPlacer, kind: str, props: Props, ended: str = "") -> None:
         names = joined(table.full_name for table in self.ledger.tables)
         shown = ((MARK, kind), (TABLES, names), *(pair for pair in props if pair[1]))
         self.waits_for = "the end of a transaction in the log"

@@ -330,6 +330,8 @@ class Snapshots:
             ledger = None if one is None else ledger_of(one)
             if ledger is None or ledger.id != run.ledger.id or ledger.state != RUNNING:
                 self._end(client_id)
+            elif ledger.attempt > run.attempt:  # it was moved: another run, as if resumed
+                self._end(client_id)
             elif task.done():
                 self._runs.pop(client_id)
         for client_id, one in list(known.items()):

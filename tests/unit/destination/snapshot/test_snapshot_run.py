@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -384,6 +385,25 @@ async def late_ack() -> None:
     assert {tag.upto for tag in consumer.tags if tag.attempt_name.endswith(":2")} >= {
         (str(border),) for border in range(1, BORDERS + 1)
     }
+
+
+def test_rows_of_a_table_that_begins_again_count_as_rows_that_came() -> None:
+    run_async(tries_counted())
+
+
+async def tries_counted() -> None:
+    """What was read before the table was replaced is no measure of how it goes since."""
+    async with at_log() as (home, log):
+        read = TableLedger("d", "t").begun(("id",), ("8",), 40).acked(("4",), 20)
+        ledger = replace(new_ledger((), "s"), tables=(read,))
+        run = SnapshotRun(home, CLIENT, ledger, Runtime(log, []))
+        await run._failed_with(TableMetaMismatch("d.t was replaced"))
+        run.restart_tables({("d", "t")})
+        for border in range(1, 4):
+            again = run.ledger.tables[0].begun(("id",), ("8",), 40).acked((str(border),), border)
+            run.ledger = run.ledger.with_table(0, again)
+            await run._failed_with(TableMetaMismatch("d.u was altered"))
+    assert run._failed == 1
 
 
 def test_the_last_range_is_not_waited_after(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,6 +182,20 @@ def test_what_is_kept_after_a_seek_has_nothing_as_read(restarts: bool, tmp_path:
     run(story())
 
 
+def test_after_a_seek_another_run_counts_its_failures_from_none(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with reading(tmp_path, ledger()) as destination:  # nothing is acked yet
+            snapshots = destination.api._snapshots
+            run, _ = snapshots._runs[1]
+            run.attempt += 1  # it begins just now
+            await destination.api.operate(1, "seek", "tail")
+            while (found := snapshots._runs.get(1)) is None or found[0] is run:
+                await asyncio.sleep(0.01)
+            assert found[0].ledger.attempt > run.attempt
+
+    run(story())
+
+
 def test_it_is_paused_also_while_the_destination_begins(tmp_path: Path) -> None:
     """Whoever asked before the first log was there was told that nobody subscribes."""
 
