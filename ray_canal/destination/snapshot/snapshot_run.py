@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -55,7 +55,9 @@ from ray_canal.snapshot.row_reader import RangeRead
 from ray_canal.snapshot.tables import SnapshotTable
 
 logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
 _TICK_S = 0.2
 _ORDERS = 2
 """Ranges that a reader has: the one that it reads, and the next."""
@@ -72,7 +74,9 @@ _NO_USE = (ConfigError, PrivilegeMissing, AuthenticationFailed, ServerSettingRef
 class SnapshotRun:
     """One subscriber's snapshot. `ledger` is how far it has come, as far as is known here."""
 
-    def __init__(self, home: SnapshotHome, client_id: int, ledger: Ledger, runtime: Runtime) -> None:
+    def __init__(
+        self, home: SnapshotHome, client_id: int, ledger: Ledger, runtime: Runtime
+    ) -> None:
         self.home = home
         self._client_id = client_id
         self._runtime = runtime
@@ -356,11 +360,11 @@ class _Rows:
             run.ledger = run.ledger.with_table(number, progress)
         run.pace.begin_table(number)
         ranges = plan.ranges(number, progress, lambda: self._rows_of(number))
-        ahead, is_first = asyncio.ensure_future(self._thread.run(_next, ranges)), True
+        ahead, is_first = asyncio.ensure_future(self._thread.run(next, ranges, None)), True
         try:
             while (planned := await ahead) is not None:
                 if not is_first:
-                    ahead = asyncio.ensure_future(self._thread.run(_next, ranges))
+                    ahead = asyncio.ensure_future(self._thread.run(next, ranges, None))
                 await self._room()
                 run.waits_for = ""
                 self._placer.begin(planned)
@@ -371,7 +375,7 @@ class _Rows:
                 while is_first and planned.upto != progress.end and not task.done():
                     await self._step()  # it says how many rows the next ranges may have
                 if is_first:
-                    ahead = asyncio.ensure_future(self._thread.run(_next, ranges))
+                    ahead = asyncio.ensure_future(self._thread.run(next, ranges, None))
                 is_first = False
         finally:
             ahead.cancel()
@@ -444,7 +448,3 @@ def unacked_bytes_max(config: InstanceConfig) -> int:
     """Return how much may be kept of rows that were read and not acked, and so much again of keys
     that the log has touched."""
     return min(config.snapshot.bytes, config.store.capacity_bytes // 4)
-
-
-def _next(ranges: Iterator[PlannedRange]) -> PlannedRange | None:
-    return next(ranges, None)

@@ -328,9 +328,8 @@ class Snapshots:
         for client_id, (run, task) in list(self._runs.items()):
             one = known.get(client_id)
             ledger = None if one is None else ledger_of(one)
-            if ledger is None or ledger.id != run.ledger.id or ledger.state != RUNNING:
-                self._end(client_id)
-            elif ledger.attempt > run.attempt:  # it was moved: another run, as if resumed
+            goes_on = ledger is not None and ledger.id == run.ledger.id and ledger.state == RUNNING
+            if ledger is None or not goes_on or ledger.attempt > run.attempt:  # that: it was moved
                 self._end(client_id)
             elif task.done():
                 self._runs.pop(client_id)
