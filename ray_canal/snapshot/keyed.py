@@ -26,6 +26,7 @@ from ray_canal.snapshot.columns import Selection, selection
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.key_ranges import FIRST_ROWS, KeyRanges
 from ray_canal.snapshot.keys import ambiguous_keys, undone_meanwhile
+from ray_canal.snapshot.late_rows import wait_until_unlocked
 from ray_canal.snapshot.logged_keys import LoggedKeys, Sequencer
 from ray_canal.snapshot.marks import Marks, marks_of, shown_now
 from ray_canal.snapshot.planner import from_clause
@@ -166,6 +167,7 @@ class KeyedSnapshot:
         for table in self.tables:
             wanted = selection(table.meta)
             ranges = KeyRanges(table, wanted, self._ask)
+            wait_until_unlocked(self._ask, table)
             end, self._row_bytes = ranges.greatest(), 0.0
             if end is not None:
                 for each in ranges.ranges(None, end, partial(self._rows_of, table.row_bytes)):
@@ -186,6 +188,7 @@ class KeyedSnapshot:
         )
         self._sequencer.begin(self._number)
         low = self._marks.low()
+        wait_until_unlocked(self._ask, chunk.table)
         reader = ResultReader(self._connections[0], self._config.source)
         read, chunk.size_bytes, rows = list[DecodedChunk](), 0, 0
         now = int(time.time())

@@ -17,6 +17,7 @@ from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.schema.names import Name
 from ray_canal.snapshot.columns import quoted, selection
 from ray_canal.snapshot.key_ranges import KeyRanges
+from ray_canal.snapshot.late_rows import wait_until_unlocked
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of, shown_now
 from ray_canal.snapshot.prepared import not_seen
 from ray_canal.snapshot.replica_tables import ReplicaTables, ServerTables
@@ -208,6 +209,7 @@ class SnapshotPlan:
     def begin(self, number: int, progress: TableLedger) -> TableLedger:
         """Begin a table's reading: up to its last key of now."""
         table = self._tables[number]
+        wait_until_unlocked(self._ask, table)
         end = self._ranges(number).greatest()
         return progress.begun(table.key_order, end, table.rows, self.made(table))
 

@@ -18,6 +18,7 @@ from ray_canal.snapshot.chunks import Origin, decoded
 from ray_canal.snapshot.columns import Selection, selection
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.keys import ambiguous_keys
+from ray_canal.snapshot.late_rows import wait_until_unlocked
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.planner import from_clause
@@ -26,6 +27,7 @@ from ray_canal.snapshot.session import close, open_session, other_server, server
 from ray_canal.snapshot.tables import SnapshotTable
 from ray_canal.snapshot.unplaced_rows import UnplacedRows
 from ray_canal.source.catalog import Catalog
+from ray_canal.source.connection import query
 
 LogPiece = tuple[ChunkInfo, DecodedChunk]
 
@@ -98,6 +100,7 @@ class RowReader:
         where = order.condition and f" WHERE {order.condition}"
         sql = f"SELECT {wanted.expressions} FROM {from_clause(table)}{where}"
         low = self._marks.low()
+        wait_until_unlocked(self._ask, table)
         chunks, rows = list[DecodedChunk](), 0
         origin = Origin("", 0, self._server_id, int(time.time()), self._flavor)
         with contextlib.closing(self._results.pieces(sql, wanted, order.condition)) as pieces:
@@ -109,6 +112,9 @@ class RowReader:
         self._ranges[order.number] = table, UnplacedRows(chunks, table.key)
         size_bytes = sum(int(chunk.arena.size) for chunk in chunks)
         return RangeRead(order.number, rows, size_bytes, low, high, time.monotonic() - began_s)
+
+    def _ask(self, sql: str) -> list[dict[str, Any]]:
+        return query(self._connection, self._source, sql)
 
     def _refuse_other_log(self, expected: str) -> None:
         """Raise ConnectionLost if the place was that of another server's log than this one's."""

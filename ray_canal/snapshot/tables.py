@@ -25,7 +25,8 @@ _TABLES = (
 _OF_ONE = f"{_TABLES} AND TABLE_SCHEMA = %s"
 _ONE_TABLE = f"{_OF_ONE} AND TABLE_NAME = %s"
 _MADE = (  # without what is counted, which takes long
-    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, CREATE_TIME FROM information_schema.TABLES"
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, CREATE_TIME FROM"
+    " information_schema.TABLES"
     f" WHERE {NOT_SYSTEM}"
 )
 _IN_ORDER = " ORDER BY TABLE_SCHEMA, TABLE_NAME"
@@ -34,6 +35,8 @@ _NO_VIEW = (
     'the engine has no read view, so mode "consistent" cannot read it either: leave it out, or '
     "make it an InnoDB table"
 )
+_TRANSACTIONAL = ("INNODB", "ROCKSDB", "TOKUDB", "NDBCLUSTER")
+_ELSEWHERE = ("FEDERATED", "CONNECT", "SPIDER")
 _ROW_BYTES = 100
 """Value for a table of which the server does not know it."""
 
@@ -46,7 +49,8 @@ class SnapshotTable:
     again; empty: it does not say. `keyless`: why it has no key. `partitioned`: parts of
     its rows may become another table's. `descending`: the key's columns that the index has from the
     greatest down; empty where it has all of them so, as it can be read backwards. `collations`: the
-    key's, where it has texts, as (column, collation)."""
+    key's, where it has texts, as (column, collation). `shows_late`: rows may show after they are in
+    the log (late_rows.py)."""
 
     meta: TableMeta
     key: tuple[str, ...]
@@ -59,6 +63,7 @@ class SnapshotTable:
     partitioned: bool = False
     descending: frozenset[str] = frozenset()
     collations: tuple[tuple[str, str], ...] = ()
+    shows_late: bool = False
 
     @property
     def key_order(self) -> tuple[str, ...]:
@@ -203,6 +208,11 @@ def _no_table(row: dict[str, Any]) -> str:
     kind = str(row["TABLE_TYPE"]).upper()
     if "VIEW" in kind:
         return "a view: read the tables that it shows"
+    engine = str(row["ENGINE"] or "").upper()
+    if engine == "MRG_MYISAM":
+        return "a MERGE table: read the tables that it shows"
+    if engine in _ELSEWHERE:
+        return f"of the engine {engine}: its rows are kept, and may change, elsewhere"
     return "a sequence: it has no rows" if kind == "SEQUENCE" else ""
 
 
@@ -229,19 +239,20 @@ def _table_of(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> Snaps
     index, key, keyless = _key(now, indexes, state.meta)
     texts = any(column.charset for column in state.meta.columns if column.name in key)
     collations = now.collations(schema, table) if texts else {}
-    engine = str(row["ENGINE"] or "")
+    transactional = str(row["ENGINE"] or "").upper() in _TRANSACTIONAL
     return SnapshotTable(
         with_period(state).meta,
         key,
         index,
         int(row["TABLE_ROWS"] or 0),
         int(row["AVG_ROW_LENGTH"] or _ROW_BYTES),
-        engine.upper() in ("INNODB", "ROCKSDB", "TOKUDB", "NDBCLUSTER"),
+        transactional,
         str(row["CREATE_TIME"] or ""),
         keyless,
         "partitioned" in str(row["CREATE_OPTIONS"] or "").lower(),
         _descending(indexes.get(index, [])),
         tuple((name, collations[name]) for name in key if name in collations),
+        not transactional,
     )
 
 
