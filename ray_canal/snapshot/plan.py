@@ -39,7 +39,7 @@ from ray_canal.source.connection import query
 
 logger = logging.getLogger(__name__)
 
-_ADVICE = "leave it out, or read all tables as of one moment: `--mode consistent`, snapshot.mode"
+_ADVICE = "read all tables as of one moment: `--mode consistent`, snapshot.mode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,11 @@ class SnapshotPlan:
             raise other_server(self._config.source.address, found, server)
 
     @property
+    def _advice(self) -> str:
+        address = "leave snapshot.address out and " if self._replica else ""
+        return f"leave it out, or {address}{_ADVICE}"
+
+    @property
     def is_mariadb(self) -> bool:
         """Return whether the server is a MariaDB."""
         return self._catalog.is_mariadb
@@ -115,7 +120,7 @@ class SnapshotPlan:
         ConfigError: there are none, or one cannot be read; PrivilegeMissing."""
         found = self._found_again(wishes) if known else self._found(wishes)
         if not known:
-            refuse_keyless((table for table, _ in found), _ADVICE)
+            refuse_keyless((table for table, _ in found), self._advice)
         there = {(table.meta.schema, table.meta.table): table for table, _ in found}
         names = {(one.schema, one.table) for one in known}
         known = tuple(one for one in known if self._within.admits(one.schema, one.table))
@@ -179,7 +184,7 @@ class SnapshotPlan:
         them. Raises TableMetaMismatch: one is gone; ConfigError: one has no key any more."""
         if self._tables.keys() != wanted.keys():
             self._tables = self._now(wanted)
-        refuse_keyless(self._tables.values(), _ADVICE)
+        refuse_keyless(self._tables.values(), self._advice)
         return self._tables
 
     def refuse_altered(self, wanted: Mapping[int, TableLedger]) -> None:
@@ -202,7 +207,7 @@ class SnapshotPlan:
             table = there.get((progress.schema, progress.table))
             if table is None:
                 raise TableMetaMismatch(f"there is no table {progress.full_name} any more")
-            refuse_keyless((table,), _ADVICE)
+            refuse_keyless((table,), self._advice)
             found[number] = narrowed(table, progress.columns)
         return found
 

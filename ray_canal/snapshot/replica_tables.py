@@ -72,7 +72,7 @@ class ReplicaTables:
         found, wrong = {}, []
         for name, table in at_source.items():
             other = at_replica.get(name)
-            if why := "it is not there" if other is None else _difference(table.meta, other):
+            if why := "it is not there" if other is None else _difference(table, other):
                 wrong.append(f"{table.meta.full_name}: {why}")
             elif other is not None:
                 found[name] = replace(
@@ -93,14 +93,17 @@ class ReplicaTables:
         wait_until_executed(self._replica.catalog, needed, _LAG_LIMIT_S, late)
 
 
-def _difference(meta: TableMeta, other: SnapshotTable) -> str:
-    """Return why rows of a table cannot be read by these columns of the source; empty: they can."""
-    wanted, there = _columns(meta), _columns(other.meta)
+def _difference(table: SnapshotTable, other: SnapshotTable) -> str:
+    """Return why rows of a table of the source cannot be read by its columns from the other one;
+    empty: they can."""
+    wanted, there = _columns(table.meta), _columns(other.meta)
     for name, how in wanted.items():
         if name not in there:
             return f"it has no column {name}"
         if there[name] != how:
             return f"its column {name} is of another type"
+    if table.key and not other.key:
+        return f"{other.keyless}; give it the source's key {table.index} ({', '.join(table.key)})"
     added = [name for name in other.key if name not in wanted]
     return f"its key has {added[0]}, which the source's table has not" if added else ""
 

@@ -70,6 +70,7 @@ def test_rows_have_the_source_s_columns() -> None:
         ({("k", "T"): of(ID, replace(NAME, charset="latin1"), KIND)}, "column name is of a"),
         ({("k", "T"): of(ID, NAME, replace(KIND, labels=("b", "a")))}, "column kind is of a"),
         ({("k", "T"): of(ID, NAME, KIND, replace(ID, name="row_id"), key=("row_id",))}, "row_id"),
+        ({("k", "T"): of(ID, NAME, KIND, key=())}, r"apart; give it .* key PRIMARY \(id\)$"),
     ],
 )
 def test_a_table_that_is_otherwise_is_refused(found: Found, why: str) -> None:
