@@ -42,10 +42,10 @@ class ReplicaTables:
         """Return those of these tables that the source has, with its columns and engine, and the
         replica's key. Raises ServerSettingRefused: the replica may lack their rows; ConnectionLost:
         it is not as far as the source; TableMetaMismatch: it has a table otherwise."""
-        self._refuse_left_out(names)
+        refuse_left_out(self._replica.catalog, self._address, names)
         found, wrong = self._compared(names)
         if wrong:
-            self._wait()
+            self._wait(wrong)
             found, wrong = self._compared(names)
         if wrong:
             raise TableMetaMismatch(
@@ -53,17 +53,6 @@ class ReplicaTables:
                 f"source: {'; '.join(wrong)}"
             )
         return found
-
-    def _refuse_left_out(self, names: Iterable[Name]) -> None:
-        catalog = self._replica.catalog
-        status = catalog.replication()
-        why = catalog.passes_over_errors()
-        by_table = ((name, left_out_by(status, *name)) for name in names)
-        of_one = (f"{by} may keep rows of {'.'.join(name)} out" for name, by in by_table if by)
-        if why := why or next(of_one, ""):
-            raise ServerSettingRefused(
-                f"MySQL at {self._address} (snapshot.address) may lack rows of the source: {why}"
-            )
 
     def _compared(self, names: Sequence[Name]) -> tuple[dict[Name, SnapshotTable], list[str]]:
         """Return the tables, and what is wrong."""
@@ -80,13 +69,13 @@ class ReplicaTables:
                 )
         return found, wrong
 
-    def _wait(self) -> None:
+    def _wait(self, wrong: Sequence[str]) -> None:
         """Return once the replica has executed all that the source has now."""
 
         def late(missing: str) -> str:
             return (
                 f"MySQL at {self._address} (snapshot.address) has tables otherwise than the "
-                f"source, and has not executed {missing} yet"
+                f"source, and has not executed {missing} yet: {'; '.join(wrong)}"
             )
 
         needed = self._source.catalog.gtid_executed()
@@ -115,6 +104,18 @@ def _columns(meta: TableMeta) -> dict[str, tuple[bytes, tuple[str, ...]]]:
         column.name: (line.tobytes(), column.labels)
         for column, line in zip(meta.columns, lines, strict=True)
     }
+
+
+def refuse_left_out(replica: Catalog, address: str, names: Iterable[Name]) -> None:
+    """Raise ServerSettingRefused if the replica at an address may lack rows of these tables by how
+    it replicates now."""
+    status, why = replica.replication(), replica.passes_over_errors()
+    by_table = ((name, left_out_by(status, *name)) for name in names)
+    of_one = (f"{by} may keep rows of {'.'.join(name)} out" for name, by in by_table if by)
+    if why := why or next(of_one, ""):
+        raise ServerSettingRefused(
+            f"MySQL at {address} (snapshot.address) may lack rows of the source: {why}"
+        )
 
 
 def left_out_by(status: Iterable[Mapping[str, Any]], schema: str, table: str) -> str:

@@ -22,6 +22,7 @@ from ray_canal.snapshot.late_rows import wait_until_unlocked
 from ray_canal.snapshot.log_chunks import LogPlace, rows_at
 from ray_canal.snapshot.marks import ExecutedLow, Marks, PlaceLow, marks_of
 from ray_canal.snapshot.planner import from_clause
+from ray_canal.snapshot.replica_tables import refuse_left_out
 from ray_canal.snapshot.result import ResultReader
 from ray_canal.snapshot.session import close, open_session, other_server, server_of
 from ray_canal.snapshot.tables import SnapshotTable
@@ -92,7 +93,8 @@ class RowReader:
 
     def read(self, order: RangeOrder) -> RangeRead:
         """Read a range and keep its rows. Raises SourceError and DecodeError kinds,
-        TableMetaMismatch; ConnectionLost, too: it is of another server."""
+        TableMetaMismatch; ConnectionLost, too: it is of another server; ServerSettingRefused: the
+        replica that it is may lack rows."""
         if order.server not in ("", self._server):
             raise other_server(self._source.address, self._server, order.server)
         table, began_s = order.table, time.monotonic()
@@ -109,6 +111,9 @@ class RowReader:
                 rows += piece.rows
         high = self._marks.high()
         self._refuse_other_log(order.log_server)
+        if self._streamed is not None:  # by a filter that is new the SELECT may lack rows
+            name = table.meta.schema, table.meta.table
+            refuse_left_out(self._catalog, self._source.address, [name])
         self._ranges[order.number] = table, UnplacedRows(chunks, table.key)
         size_bytes = sum(int(chunk.arena.size) for chunk in chunks)
         return RangeRead(order.number, rows, size_bytes, low, high, time.monotonic() - began_s)

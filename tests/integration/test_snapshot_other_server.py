@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from ray_canal.config import InstanceConfig, SourceConfig
-from ray_canal.errors import ConnectionLost
+from ray_canal.errors import ConnectionLost, ServerSettingRefused
 from ray_canal.filter import TableFilter
 from ray_canal.model.snapshot_wish import SnapshotWish
 from ray_canal.model.subscription import Subscription
@@ -67,6 +67,28 @@ def test_places_are_of_the_log_that_is_read(tmp_path: Path) -> None:
             plan.refuse_other_log(str(pair.master.execute("select @@server_uuid")[0][0]))
             proxy.retarget((pair.standby.host, pair.standby.port))
             is_refused(RowReader(config), plan, r"f\.t", "is server .* now, not")
+
+
+def test_a_filter_that_a_replica_gets_meanwhile_is_noticed(mysql97: Server) -> None:
+    """The server is its own replica: what counts is what it says of its replication."""
+    fill(mysql97, 0)
+    tree = config_of(mysql97).destination("snap").model_dump()
+    tree["snapshot"] = {"address": mysql97.address}
+    config = InstanceConfig.model_validate(tree)
+    plan, reader = SnapshotPlan(config, TableFilter()), RowReader(config)
+    [wanted] = plan.wanted((SnapshotWish(TABLES),))
+    plan.find({0: wanted})
+    [planned] = plan.ranges(0, plan.begin(0, wanted), lambda: 100)
+    assert reader.read(planned.order).rows == 2
+    by = "change replication filter replicate_ignore_table = (%s)"
+    mysql97.execute("change replication source to source_host = 'x'", by % "moved.t")
+    try:
+        with pytest.raises(ServerSettingRefused, match=r"Ignore_Table may keep rows of moved\.t"):
+            reader.read(planned.order)
+    finally:
+        mysql97.execute("reset replica all", by % "", "drop database moved")
+        reader.close()
+        plan.close()
 
 
 async def moved(server: Server, other: Server, proxy: Proxy, folder: Path) -> None:
