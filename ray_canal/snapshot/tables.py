@@ -333,6 +333,12 @@ def _in_another_order(now: Descriptions, meta: TableMeta, key: tuple[str, ...]) 
     so that ranges would miss rows; empty: it is in the same one. MariaDB keeps CHAR with blanks at
     its end, and compares it without where the collation does not pad: a tab is less than a blank.
     """
+    years = {c.name for c in meta.columns if c.mysql_type.lower().startswith("year(2)")}
+    for name in years.intersection(key):
+        return (
+            f"its key has {name}, a YEAR(2), which the server compares by two digits and keeps by "
+            "four, so ranges of it would miss rows (make it a YEAR(4))"
+        )
     chars = {c.name for c in meta.columns if c.charset and c.mysql_type.lower().startswith("char")}
     if chars.isdisjoint(key):
         return ""

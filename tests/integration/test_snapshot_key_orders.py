@@ -148,6 +148,21 @@ def test_mariadb_keeps_chars_that_do_not_pad_in_another_order(mariadb: Server) -
         assert of_collation(mariadb, "key_orders", "varchar(9)", "utf8mb4", collation) == []
 
 
+def test_mariadb_compares_years_of_two_digits_otherwise_than_it_keeps_them(
+    mariadb: Server,
+) -> None:
+    with mariadb.with_database("key_orders"):
+        mariadb.execute(
+            "CREATE TABLE key_orders.t (k YEAR(2) NOT NULL PRIMARY KEY, id INT NOT NULL)",
+            "INSERT INTO key_orders.t VALUES (0, 1), (1, 2), (69, 3), (70, 4), (99, 5)",
+        )
+        assert "has k, a YEAR(2), which" in lost(mariadb, "key_orders", (1,))[0]
+        with mock.patch.object(tables, "_in_another_order", return_value=""):
+            assert lost(mariadb, "key_orders", (1,)) == ["by 1: 3 of 5, 3 parts"]
+        mariadb.execute("ALTER TABLE key_orders.t MODIFY k YEAR(4) NOT NULL")
+        assert lost(mariadb, "key_orders", (1, 2)) == []
+
+
 @pytest.mark.parametrize("key", ["a, b DESC, id", "a DESC, b", "a, b DESC", "a DESC, b DESC"])
 @pytest.mark.parametrize("kind", ["PRIMARY KEY", "UNIQUE KEY of_both"])
 def test_keys_that_descend_are_read_in_the_order_of_their_index(
