@@ -13,10 +13,11 @@ import time
 from ray_canal.errors import SourceError
 from ray_canal.snapshot.columns import quoted
 from ray_canal.snapshot.planner import Ask
+from ray_canal.snapshot.session import LOCK_WAIT_S
 from ray_canal.snapshot.tables import SnapshotTable
 
 _LIMIT_S = 60.0
-_WAIT_S = 1.0
+_WAIT_S = 0.5
 """An answer that comes sooner is of no lock that was waited for."""
 
 
@@ -25,19 +26,39 @@ def wait_until_unlocked(ask: Ask, table: SnapshotTable) -> None:
     writers leave no moment for that."""
     if not table.shows_late:
         return
+    # Next to many writers who waits for the lock starves, and who asks again soon has it.
+    ask("SET SESSION lock_wait_timeout = 1")
+    _wait(ask, table)
+    ask(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
+
+
+def _wait(ask: Ask, table: SnapshotTable) -> None:
     sql = f"CHECK TABLE {quoted(table.meta.schema, table.meta.table)} FOR UPGRADE FAST QUICK"
     began_s = time.monotonic()
     while True:
         asked_s = time.monotonic()
-        wrong = [_text(row["Msg_text"]) for row in ask(sql) if _text(row["Msg_type"]) == "Error"]
+        wrong = _refusal(ask, sql)
         if not wrong:
             return
         now_s = time.monotonic()
         if now_s - asked_s < _WAIT_S or now_s - began_s > _LIMIT_S:
             raise SourceError(
                 f"{table.meta.full_name}: its engine shows rows after they are in the log, and the "
-                f"server cannot say when: {wrong[0]}"
+                f"server cannot say when: {wrong}"
             )
+
+
+def _refusal(ask: Ask, sql: str) -> str:
+    """Return why the server did not have the lock; empty: it had it. A lock that metadata keep it
+    from is told by a row, one that writers do by an error."""
+    try:
+        rows = ask(sql)
+    except SourceError as error:
+        if type(error) is not SourceError:  # ConnectionLost, PrivilegeMissing
+            raise
+        return str(error)
+    wrong = [_text(row["Msg_text"]) for row in rows if _text(row["Msg_type"]) == "Error"]
+    return wrong[0] if wrong else ""
 
 
 def _text(value: object) -> str:

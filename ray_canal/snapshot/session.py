@@ -11,12 +11,14 @@ from ray_canal.source.catalog import Catalog
 from ray_canal.source.connection import SERVER_SQL, connect, query, server_uuid
 
 _HEARTBEAT_S = 0.1
+LOCK_WAIT_S = 5
+"""Seconds that a statement waits for a table that is locked."""
 _SETTINGS = (
     "time_zone = '+00:00'",
     "character_set_results = NULL",  # texts in their columns' own character sets
     "sql_mode = 'ALLOW_INVALID_DATES'",  # there may be such keys
     "net_write_timeout = 600",
-    "lock_wait_timeout = 5",
+    f"lock_wait_timeout = {LOCK_WAIT_S}",
 )
 _LARGE_STATEMENT_BYTES = 256 << 10
 """After a statement of this size the server keeps a network buffer as large for the connection: it
