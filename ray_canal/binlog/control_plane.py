@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ray_canal.binlog.annotations import annotated
 from ray_canal.binlog.chunk import ENTRY, EVENT_SILENT
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.kernels.rows.records import place_entries
@@ -23,13 +24,16 @@ def control_plane(
     tuple[TableEvent, ...],
 ]:
     """ChunkInfo's entries, `thins`, tables and renamed ones, the layout's events of tables. DDL of
-    a table has its table there too: it is filtered by name as rows are."""
+    a table has its table there too, and so has the text of a statement whose rows follow: they are
+    filtered by name as rows are."""
     entries = np.empty(len(events), ENTRY)
     thins = place_entries(events, entries)
     tables = [(v.meta.schema, v.meta.table) for v in parsed.tables]
     renamed = []
     table_events: list[TableEvent] = []
     if parsed.queries:
+        annotations, rows = annotated(events)
+        entries["table"][annotations] = entries["table"][rows]
         shown = (events["kind"] == ROWDATA) & (events["flags"] & EVENT_SILENT == 0)
         for entry in np.flatnonzero(shown & (events["table"] < 0)).tolist():
             query = parsed.queries[int(events["aux"][entry])]

@@ -21,14 +21,13 @@ from dataclasses import replace
 import numpy as np
 
 from ray_canal.binlog.chunk import (
-    FLAVOR_MARIADB,
     FLAVOR_MYSQL,
     ChunkHead,
     OnUndecodable,
     RawChunk,
 )
 from ray_canal.binlog.events import (
-    FormatDescription,
+    learn_format,
     parse_format_description,
     parse_heartbeat,
     parse_rotate,
@@ -38,7 +37,7 @@ from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound, Unsupp
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing import scan
 from ray_canal.malloc import large
-from ray_canal.model.arrays import Bytes, Int64s
+from ray_canal.model.arrays import Bytes
 from ray_canal.model.position import BINLOG_START, utc_text
 
 _SMALL_TAIL_BYTES = 256 << 10
@@ -117,6 +116,11 @@ class ChunkCutter:
     def is_between(self) -> bool:
         """True if the next event begins a transaction, or stands alone."""
         return not self.in_transaction and not self._carry[0, 1]
+
+    @property
+    def is_held(self) -> bool:
+        """True if the last event is better not parted from the next: `flush` parts them."""
+        return bool(self._state[scan.HELD])
 
     @property
     def last_timestamp(self) -> int:
@@ -425,7 +429,7 @@ class ChunkCutter:
         self.heartbeat_position = 0  # it was one of the file before
         state = self._state
         state[scan.POSITION] = position
-        state[scan.IN_TRANSACTION] = 0
+        state[scan.IN_TRANSACTION] = state[scan.HELD] = 0
         state[scan.CARRY_COUNT] = 0
         self._carry[0, 1] = 0
         self._start = int(state[scan.AT])
@@ -434,14 +438,6 @@ class ChunkCutter:
 
     def _corrupt(self, what: str) -> CorruptEvent:
         return CorruptEvent(what).at(self.journal_name, self.position)
-
-
-def learn_format(state: Int64s, told: FormatDescription) -> None:
-    """Tell the walking kernel what a FORMAT_DESCRIPTION says of the events that follow."""
-    lengths = told.post_header_bytes
-    state[scan.TRAILER_BYTES] = event_types.CHECKSUM_BYTES if told.has_checksum else 0
-    state[scan.ROWS_HEADER_BYTES] = lengths[22] if len(lengths) > 22 else 8
-    state[scan.MARIADB] = told.flavor == FLAVOR_MARIADB
 
 
 def _failing(error: DecodeError) -> Iterator[RawChunk]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ray_canal.binlog.annotations import hide_annotations
 from ray_canal.binlog.assemble import Without, assemble
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.decode import decode
@@ -121,6 +122,8 @@ class EventParser:
             parsed = replace(parsed, pieces=pieces)
         if self._wanted is not None and self._wanted.by_kind:
             drop_events(parsed, self._wanted)
+        if parsed.queries:
+            hide_annotations(parsed.events)
         if self._keeper is None:
             return parsed
         if parsed.skipped or raw.head.on_undecodable != "stop":

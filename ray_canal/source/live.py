@@ -64,6 +64,8 @@ _BULK_RECEIVE_BYTES = 1 << 20
 """Bytes that are awaited at once while transactions are gathered: a server writes 16 KiB at a time,
 or each transaction. (Semi-synchronous ones are acknowledged one by one.)"""
 
+_HELD_S = 0.05
+"""How long a chunk is late at most where it would part a statement's text from its rows."""
 _RENAMED_S = 5.0
 """Time that the last chunks before a change of the files' name have on their way to the log."""
 
@@ -286,7 +288,8 @@ class LiveSource:
                     raise self._failure
                 return chunk
             now = time.monotonic()
-            end = min(deadline, self._pace.due_s(self._cutter, linger_s, now))
+            due_s = self._pace.due_s(self._cutter, linger_s, now)
+            end = min(deadline, due_s + _HELD_S * self._cutter.is_held)
             arrived = self._advance(max(0.0, end - now))
             if self._pace.waited() or arrived:
                 continue

@@ -35,7 +35,8 @@ MARIADB: Final = 11
 COMPRESSED: Final = 12  # out: 1 if compressed events were walked
 EVENTS: Final = 13  # out: how many were walked
 GTIDS: Final = 14  # out: how many of them are GTID events
-STATE_SIZE: Final = 15
+HELD: Final = 15  # out: not 0: the last one is better not parted from the next (_HOLDS)
+STATE_SIZE: Final = 16
 
 # Why `scan` stopped.
 MORE: Final = 0  # no whole event left
@@ -51,7 +52,9 @@ _CLEAR: Final = -1  # nothing keeps the event from being walked
 # Effects of an event.
 _CUTS: Final = 1  # a chunk must end after it
 _ENDS: Final = 2  # a transaction ends with it
-_HOLDS: Final = 4  # XA END: the next event says if it is a commit, so no chunk ends here
+_HOLDS: Final = 4
+"""No full chunk ends after it. XA END: the next event says if it is a commit. The text of a
+statement, and the tables behind it: whose it is, its rows say (binlog/annotations.py)."""
 
 @without_refcounts
 def _is_rows(kind):
@@ -222,6 +225,7 @@ def _effect_of(buffer, at, length, state, carry):
         carry[count + 1, 0] = at
         carry[count + 1, 1] = length
         state[CARRY_COUNT] = count + 1
+        return state[HELD]
     elif _is_rows(kind):
         flags_at = HEADER_BYTES + (4 if state[ROWS_HEADER_BYTES] == 6 else 6)
         if length >= flags_at + 2 and load16(buffer, at + flags_at) & ev.FLAG_STATEMENT_END:
@@ -239,6 +243,8 @@ def _effect_of(buffer, at, length, state, carry):
             state[IN_TRANSACTION] = 1
     elif kind == ev.QUERY:
         return _effect_of_query(buffer, at, length, state, carry)
+    elif kind == ev.ROWS_QUERY or kind == ev.MARIADB_ANNOTATE_ROWS:
+        return _HOLDS
     elif kind == ev.MARIADB_QUERY_COMPRESSED:  # its text cannot be seen here
         state[COMPRESSED] = 1
         state[CARRY_COUNT] = 0
@@ -260,9 +266,8 @@ def scan(buffer, filled, early, limit, state, carry):
     """
     at = state[AT]
     position = state[POSITION]
-    effect = 0
     while True:
-        if at >= limit and not effect & _HOLDS:
+        if at >= limit and not state[HELD]:
             code = FULL
             break
         code = _obstacle(buffer, at, filled, position, state)
@@ -273,6 +278,7 @@ def scan(buffer, filled, early, limit, state, carry):
         if effect < 0:
             code = CARRY_FULL
             break
+        state[HELD] = effect & _HOLDS
         state[TIMESTAMP] = load32(buffer, at)
         state[EVENTS] += 1
         at += length
