@@ -52,12 +52,14 @@ def test_dump_with_writers_equals_the_files(server: Server, schema: str, chunk_b
 
 
 def test_files_give_what_the_dump_gave(server: Server, schema: str) -> None:
+    server.execute("FLUSH LOGS")  # files with compressed events are of another test
+    first = server.position()[0]
     write(server, schema, "t", 20)
-    first = server.binlogs()[0].name
     name, offset = server.position()
+    assert name != first
     with opened(instance(server, 8192), EntryPosition(first)) as source:
         dumped = read_until(source, name, offset)
-    files = [str(path) for path in server.binlogs()]
+    files = [str(path) for path in server.binlogs() if path.name >= first]
     config = InstanceConfig.model_validate(
         {"destination": "f", "source": {"files": files}, "chunk_bytes": 8192}
     )

@@ -109,7 +109,7 @@ ELSEWHERE = [
         "mysql97",
         "mariadb",
         "id VARCHAR(9) CHARACTER SET gb18030 PRIMARY KEY, g GEOMETRYCOLLECTION, v VECTOR(3), x INT",
-        "'é{id}', ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 {id}))'), TO_VECTOR('[1, {id}]'), 1",
+        "'é{id}', ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 {id}))'), TO_VECTOR('[1,2,{id}]'), 1",
         "n VECTOR, ADD e ENUM('ü') CHARACTER SET gb18030 NOT NULL",
         "id, ST_AsText(g), HEX(v), n, x, e",
     ),

@@ -57,8 +57,13 @@ def known_to(version: str, column: ColumnSpec) -> ColumnSpec:
     if has_long_scale(column.kind) and "mariadb" not in version.lower():
         width = column.kind.precision + len("-0.")
         return column._replace(declared=f"varchar({width})", charset="ascii")
-    known = _KNOWN.get(column.declared.lower().partition("(")[0])
-    if known is None or is_since(version, known.mysql, known.mariadb):
+    word, _, length = column.declared.lower().partition("(")
+    known = _KNOWN.get(word)
+    if known is None:
+        return column
+    # Of any number of elements is MySQL's alone.
+    is_unknown = word == "vector" and not length and "mariadb" in version.lower()
+    if is_since(version, known.mysql, known.mariadb) and not is_unknown:
         return column
     return column._replace(declared=known.otherwise, charset=known.charset)
 
