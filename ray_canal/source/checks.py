@@ -28,6 +28,7 @@ from ray_canal.source.setting_checks import (
 )
 from ray_canal.source.start.decision import configured_start
 from ray_canal.source.start.server_log import log_of_server
+from ray_canal.source.unlogged_changes import check_foreign_keys
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ def check_server(
                 results.append(_check_detection(source, catalog))
             results.append(_check_start(source, catalog))
             results.append(_check_filter(config, catalog))
+            results.append(check_foreign_keys(catalog, config.filter.of_subscriber("").admits))
             if source.snapshot == "initial" and config.snapshot.mode == "keyed":
                 results.append(_check_keys(config, catalog))
         except CanalError as error:
