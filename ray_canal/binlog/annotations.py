@@ -7,15 +7,123 @@ of which nothing else is left is an empty one. (Canal shows each of them to ever
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import numpy as np
 
-from ray_canal.binlog.chunk import EVENT_IN_TRANSACTION, EVENT_SILENT
+from ray_canal.binlog.chunk import EVENT_IN_TRANSACTION, EVENT_SILENT, QUERY
+from ray_canal.binlog.layout import ArenaSketch
+from ray_canal.binlog.parsed import Annotations
 from ray_canal.kernels.base import event_types
-from ray_canal.model.arrays import Bools, Int64s, Records
-from ray_canal.model.canal_types import ROWDATA
+from ray_canal.kernels.framing.query import KIND_SPECIAL
+from ray_canal.kernels.framing.texts import copy_texts, first_broken
+from ray_canal.model import canal_types
+from ray_canal.model.arrays import Bools, Bytes, Int64s, Records
+from ray_canal.types.charsets import decode_text
 
-_ANNOTATIONS = (event_types.ROWS_QUERY, event_types.MARIADB_ANNOTATE_ROWS)
-_ROWS = [kind for kind in range(64) if event_types.ROWS >> kind & 1]
+_IS_ANNOTATION = np.zeros(256, np.bool_)
+_IS_ANNOTATION[[event_types.ROWS_QUERY, event_types.MARIADB_ANNOTATE_ROWS]] = True
+_IS_ROWS = np.array([kind < 64 and event_types.ROWS >> kind & 1 for kind in range(256)], np.bool_)
+_HEAD_BYTES = 256
+_CHANGES_ROWS = re.compile(rb"\s*(?:INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
+_BEHIND_NAMES = re.compile(rb"\(|\b(?:SET|WHERE|VALUES?|SELECT)\W", re.IGNORECASE)
+_UNCLEAR = re.compile(rb"[-/#'\"]")
+"""A comment or a string may begin here."""
+
+
+def found_annotations(
+    events: Records, bodies: Int64s, data: Bytes, aux: int, name_of: Callable[[str], str | None]
+) -> Annotations:
+    """Make entries of the walked events that nobody was asked about, numbered from `aux` on: the
+    annotations, and SAVEPOINTs, which are silent and need no text. `name_of`: the table that a
+    statement names, as Canal has it for ROWS_QUERY (ANNOTATE_ROWS names none)."""
+    entries = np.flatnonzero(events["kind"] == KIND_SPECIAL)
+    bounds = bodies[entries].copy()
+    is_savepoint = ~_IS_ANNOTATION[events["type_code"][entries]]
+    bounds[is_savepoint, 1] = bounds[is_savepoint, 0]
+    of_mysql = events["type_code"][entries] == event_types.ROWS_QUERY
+    # Its first byte is the length, cut off at 255, and so of no use.
+    bounds[of_mysql, 0] = np.minimum(bounds[of_mysql, 0] + 1, bounds[of_mysql, 1])
+    events["kind"][entries] = canal_types.ROWDATA
+    events["event_type"][entries] = canal_types.QUERY
+    events["aux"][entries] = aux + np.arange(len(entries))
+    texts = bounds[of_mysql].tolist()
+    names, numbers = _names(data, texts, name_of)
+    name_of_text = np.zeros(len(entries), np.int64)
+    name_of_text[of_mysql] = numbers
+    return Annotations(entries, bounds, names, name_of_text)
+
+
+def _names(
+    data: Bytes, texts: list[list[int]], name_of: Callable[[str], str | None]
+) -> tuple[tuple[str | None, ...], list[int]]:
+    """Return the tables that statements name, with "" first, and which one each of them does.
+    Statements that begin alike name the same one: there may be one a row."""
+    names: dict[str | None, int] = {"": 0}
+    known: dict[bytes, int] = {}
+    numbers: list[int] = []
+    last, number = None, 0
+    for start, end in texts:
+        head = data[start : min(end, start + _HEAD_BYTES)].tobytes()
+        if last is None or not head.startswith(last):
+            last = _naming(head)
+            key = data[start:end].tobytes() if last is None else last
+            if key not in known:
+                known[key] = names.setdefault(name_of(decode_text(key, "utf8mb4")), len(names))
+            number = known[key]
+        numbers.append(number)
+    return tuple(names), numbers
+
+
+def _naming(head: bytes) -> bytes | None:
+    """Return so much of a statement as has the names of its tables, and one word or sign more;
+    None: it cannot be told so easily."""
+    found = _BEHIND_NAMES.search(head)
+    if found is None or _CHANGES_ROWS.match(head) is None:
+        return None
+    names = head[: found.start()]
+    is_unclear = _UNCLEAR.search(names) or names.count(b"`") % 2
+    return None if is_unclear else head[: found.end()]
+
+
+class AnnotationTexts:
+    """Annotations as QUERY records, and their texts, for an arena that is laid out."""
+
+    def __init__(self, sketch: ArenaSketch, found: Annotations, data: Bytes) -> None:
+        self._source, self._bounds = _utf8(data, found.bounds)
+        self._names = [(name or "").encode() for name in found.names]
+        sizes = self._bounds[:, 1] - self._bounds[:, 0]
+        names_at = [sketch.take(len(name)) for name in self._names]
+        self._names_at = names_at
+        self._at = sketch.take(int(sizes.sum()))
+        records = np.zeros(len(found.entries), QUERY)
+        records["sql"] = self._at + np.cumsum(sizes) - sizes
+        records["sql_bytes"] = sizes
+        lengths = [-1 if name is None else len(name.encode()) for name in found.names]
+        if len(records):
+            records["table"] = np.array(names_at)[found.name_of]
+            records["table_bytes"] = np.array(lengths)[found.name_of]
+        self.records: Records = records
+
+    def write(self, arena: Bytes) -> None:
+        """Write the texts to their offsets."""
+        for at, name in zip(self._names_at, self._names, strict=True):
+            arena[at : at + len(name)] = np.frombuffer(name, np.uint8)
+        copy_texts(self._source, self._bounds, arena, self._at)
+
+
+def _utf8(data: Bytes, bounds: Int64s) -> tuple[Bytes, Int64s]:
+    """Return where the texts are in UTF-8: broken ones are decoded first."""
+    if first_broken(data, bounds) < 0:
+        return data, bounds
+    texts = [
+        decode_text(data[start:end].tobytes(), "utf8mb4").encode("utf-8", "replace")
+        for start, end in bounds.tolist()
+    ]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    starts = np.concatenate([ends[:0], [0], ends[:-1]]).astype(np.int64)
+    return np.frombuffer(b"".join(texts), np.uint8), np.stack([starts, ends], axis=1)
 
 
 def hide_annotations(events: Records) -> None:
@@ -35,10 +143,10 @@ def annotated(events: Records) -> tuple[Int64s, Int64s]:
 def _followed(events: Records) -> tuple[Int64s, Int64s, Bools]:
     """Return the annotations, the first event of each whose rows are shown (-1: none), and of which
     there are rows, but hidden ones alone."""
-    annotations = np.flatnonzero(np.isin(events["type_code"], _ANNOTATIONS))
+    annotations = np.flatnonzero(_IS_ANNOTATION[events["type_code"]])
     if not len(annotations):
         return annotations, annotations, np.zeros(0, np.bool_)
-    has_rows = np.isin(events["type_code"], _ROWS) & (events["kind"] == ROWDATA)
+    has_rows = _IS_ROWS[events["type_code"]] & (events["kind"] == canal_types.ROWDATA)
     ends = np.append(np.flatnonzero(~has_rows), len(events))
     end = ends[np.searchsorted(ends, annotations, side="right")]
     is_hidden = events["flags"] & EVENT_SILENT != 0

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ray_canal.binlog.annotations import found_annotations
 from ray_canal.binlog.chunk import (
     EVENT_IN_TRANSACTION,
     EVENT_SILENT,
@@ -21,18 +22,24 @@ from ray_canal.binlog.chunk import (
     RawChunk,
 )
 from ray_canal.binlog.events import Query, parse_query
-from ray_canal.binlog.parsed import ParsedChunk, QueryEvent, QueryRecord, TableVersion
+from ray_canal.binlog.parsed import (
+    NO_ANNOTATIONS,
+    ParsedChunk,
+    QueryEvent,
+    QueryRecord,
+    TableVersion,
+)
 from ray_canal.binlog.statement_vars import text_of
 from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
 from ray_canal.kernels.base import event_types
+from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.framing import query as q
 from ray_canal.kernels.framing import table_maps as m
 from ray_canal.kernels.rows.records import number_tables
 from ray_canal.model.canal_types import QUERY, ROWDATA
 from ray_canal.model.table_meta import TableMeta
-from ray_canal.types.charsets import decode_text
 
 
 class Without(Enum):
@@ -98,9 +105,18 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
     if (table_index != np.arange(len(table_index))).any():
         number_tables(events, table_index)
     queries = _place_queries(events, answers, first)
+    annotations = NO_ANNOTATIONS
+    if walked.unasked:
+
+        def name_of(sql: str) -> str | None:
+            return classify(QueryEvent("", sql, 0, 0, 0, is_annotation=True))[0].table
+
+        data = read_only(raw.data)
+        annotations = found_annotations(events, bodies, data, len(queries), name_of)
     return ParsedChunk(
-        events, bodies, tuple(tables), walked.gtids, queries, failure, skipped=walked.skipped
-    )
+        events, bodies, tuple(tables), walked.gtids, queries, annotations, failure,
+        skipped=walked.skipped,
+    )  # fmt: skip
 
 
 def is_alter_phase(raw: RawChunk, walked: Walked, entry: int) -> bool:
@@ -190,14 +206,7 @@ def _records(
                 uses_temporary=uses_temporary(raw, walked, entry),
             )
         )
-    if kind in (event_types.INTVAR, event_types.RAND, event_types.USER_VAR):
-        return (QueryRecord(QUERY, "", "", text_of(kind, body), "", False),)
-    # The statement that the next rows come from.
-    if kind == event_types.ROWS_QUERY:
-        # The length byte in front is cut off at 255, and so of no use.
-        sql = decode_text(body[1:], "utf8mb4")
-        return classify(QueryEvent("", sql, 0, position, timestamp, is_annotation=True))
-    return (QueryRecord(QUERY, "", "", decode_text(body, "utf8mb4"), "", False),)
+    return (QueryRecord(QUERY, "", "", text_of(kind, body), "", False),)
 
 
 def _place_queries(

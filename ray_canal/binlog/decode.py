@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ray_canal.binlog import json_diffs
+from ray_canal.binlog.annotations import AnnotationTexts
 from ray_canal.binlog.assemble import hide
 from ray_canal.binlog.chunk import (
     EVENT,
@@ -187,9 +188,14 @@ def _fill(work: Work, count: int) -> DecodedChunk:
     sketch = ArenaSketch()
     events_at = sketch.take(count * EVENT.itemsize)
     gtids_at = sketch.take(len(parsed.gtids) * GTID.itemsize)
-    queries_at = sketch.take(len(parsed.queries) * QUERY.itemsize)
+    query_count = len(parsed.queries) + len(parsed.annotations.entries)
+    queries_at = sketch.take(query_count * QUERY.itemsize)
     zeros_at = sketch.size_bytes
     queries, texts = place_queries(sketch, parsed.queries)
+    annotations = None
+    if len(parsed.annotations.entries):
+        annotations = AnnotationTexts(sketch, parsed.annotations, read_only(work.raw.data))
+        queries = np.concatenate([queries, annotations.records])
     _place_bitmaps(sketch, work)
     tables_at = sketch.size_bytes
     texts_at, room = place_tables(work.plan, work.shape, work.sizes, work.dest, tables_at)
@@ -205,6 +211,8 @@ def _fill(work: Work, count: int) -> DecodedChunk:
     _write(arena, queries_at, queries)
     for at, text in texts:
         arena[at : at + len(text)] = np.frombuffer(text, np.uint8)
+    if annotations is not None:
+        annotations.write(arena)
     layouts = []
     for version, plan, shape in zip(parsed.tables, work.plans, work.shape, strict=True):
         mine = slice(int(shape[r.S_FIRST]), int(shape[r.S_FIRST]) + len(plan.codes))
@@ -217,7 +225,7 @@ def _fill(work: Work, count: int) -> DecodedChunk:
         gtids_at,
         len(parsed.gtids),
         queries_at,
-        len(queries),
+        query_count,
         tuple(layouts),
         work.raw.head.flavor,
         parsed.changes,

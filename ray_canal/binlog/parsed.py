@@ -8,6 +8,9 @@ task by value.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
 
 from ray_canal.binlog.chunk import SkippedEvent
 from ray_canal.binlog.table_map import TableMap
@@ -69,6 +72,22 @@ class TableVersion:
     table_map: TableMap
 
 
+class Annotations(NamedTuple):
+    """Entries that are the text of a statement whose rows follow, or silent SAVEPOINTs
+    (binlog/annotations.py). `bounds`: start and end of each text in the chunk's data. `names`: the
+    tables that they name, as QueryRecord.table; `name_of`: which one of them does."""
+
+    entries: Int64s
+    bounds: Int64s
+    names: tuple[str | None, ...]
+    name_of: Int64s
+
+
+NO_ANNOTATIONS = Annotations(
+    np.zeros(0, np.int64), np.zeros((0, 2), np.int64), (), np.zeros(0, np.int64)
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedChunk:
     """`events` are EVENT records whose `row`, `rows` and `present` decode() fills in.
@@ -85,6 +104,7 @@ class ParsedChunk:
     tables: tuple[TableVersion, ...]
     gtids: Records
     queries: tuple[QueryRecord, ...]
+    annotations: Annotations = NO_ANNOTATIONS
     failure: DecodeError | None = None
     changes: tuple[SchemaChange, ...] = ()
     records: tuple[SchemaRecord, ...] = ()

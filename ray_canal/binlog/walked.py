@@ -37,9 +37,10 @@ class Walked:
     """`events`: EVENT records; `table` is a column of `maps`, `kind` may be walk.KIND_SPECIAL.
     `bodies`: int64[entries, 2], where the body of each begins and ends in the chunk's data, without
     header and checksum. `questions`: entries that Python must look at, in log order: each special
-    query, and each table's first row event. `maps`: start and end of each distinct TABLE_MAP's body
-    (behind the table id), and its event's offset. `gtid_seconds`: header times of the GTID
-    events. `skipped`: events that were left out."""
+    query, and each table's first row event. `unasked`: how many special ones are none of them,
+    SAVEPOINTs and texts of statements whose rows follow. `maps`: start and end of each distinct
+    TABLE_MAP's body (behind the table id), and its event's offset. `gtid_seconds`: header times of
+    the GTID events. `skipped`: events that were left out."""
 
     events: Records
     bodies: Int64s
@@ -48,6 +49,7 @@ class Walked:
     gtid_seconds: Int64s
     maps: Int64s
     id_bytes: int
+    unasked: int = 0
     failure: DecodeError | None = None
     skipped: tuple[SkippedEvent, ...] = ()
 
@@ -209,6 +211,7 @@ def _walked(head: ChunkHead, data: Bytes) -> tuple[Walked, int, int, int]:
         seconds[:gtid_count],
         maps[:, : int(counts[m.MAPS])],
         id_bytes,
+        int(state[w.UNASKED]),
     )
     return walked, code, at, kind
 

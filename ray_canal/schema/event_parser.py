@@ -122,7 +122,7 @@ class EventParser:
             parsed = replace(parsed, pieces=pieces)
         if self._wanted is not None and self._wanted.by_kind:
             drop_events(parsed, self._wanted)
-        if parsed.queries:
+        if walked.unasked:
             hide_annotations(parsed.events)
         if self._keeper is None:
             return parsed

@@ -60,6 +60,7 @@ def test_a_filter_keeps_back_the_text_of_a_statement_as_its_rows(
                 "INSERT INTO noted.wanted VALUES (1)",
                 "BEGIN",
                 "INSERT INTO noted.other VALUES (98)",
+                "SAVEPOINT silent",
                 "INSERT INTO noted.wanted VALUES (2)",
                 "INSERT INTO noted.other VALUES (99)",
                 "COMMIT",

@@ -58,7 +58,7 @@ def _ascii_end(source, at, end):
 
 
 @without_refcounts
-def _meaning(source, at, end):
+def meaning_of(source, at, end):
     """Classify bytes: 0 ASCII alone, 1 UTF-8, -1 neither."""
     found = 0
     while at < end:
@@ -76,13 +76,13 @@ def _meaning(source, at, end):
 def first_broken_row(arena, data, used, offsets, rows):
     """Return the first row of a column (its data area, its int32 offsets) that is not UTF-8; -1 if
     none."""
-    found = _meaning(arena, data, data + used)
+    found = meaning_of(arena, data, data + used)
     if found == 0:
         return -1
     for row in range(rows):
         start, stop = load32(arena, offsets + 4 * row), load32(arena, offsets + 4 * row + 4)
         # Where all of it is UTF-8, a row may still end inside a character.
         inside = 0 < stop < used and arena[data + stop] & 0xC0 == 0x80
-        if (found < 0 or inside) and _meaning(arena, data + start, data + stop) < 0:
+        if (found < 0 or inside) and meaning_of(arena, data + start, data + stop) < 0:
             return row
     return -1

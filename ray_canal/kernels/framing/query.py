@@ -66,6 +66,7 @@ _COMMIT_TEXT = np.frombuffer(b"COMMIT", np.uint8)
 _ROLLBACK_TEXT = np.frombuffer(b"ROLLBACK", np.uint8)
 _XA_START_TEXT = np.frombuffer(b"XA START ", np.uint8)  # as servers write it
 _XA_END_TEXT = np.frombuffer(b"XA END ", np.uint8)
+_SAVEPOINT_TEXT = np.frombuffer(b"SAVEPOINT ", np.uint8)
 _START_TRANSACTION_TEXT = np.frombuffer(b"START TRANSACTION", np.uint8)
 
 
@@ -190,6 +191,14 @@ def entry_of_query(data, body, end):
     if _is_word(data, text, min(end, text + _XA_END_TEXT.size), _XA_END_TEXT):
         return XA_ENDS
     return KIND_SPECIAL
+
+
+@without_refcounts
+def is_savepoint(data, body, end):
+    """Tell if it is a SAVEPOINT as servers write it: there may be several a transaction."""
+    text = text_of_query(data, body, end)
+    behind = min(end, text + _SAVEPOINT_TEXT.size)
+    return text >= 0 and _is_word(data, text, behind, _SAVEPOINT_TEXT)
 
 
 @without_refcounts

@@ -32,6 +32,7 @@ from ray_canal.kernels.framing.query import (
     XA_BEGINS,
     XA_ENDS,
     entry_of_query,
+    is_savepoint,
     opens_transaction,
 )
 from ray_canal.kernels.framing.table_maps import (
@@ -75,8 +76,9 @@ class WalkStart(NamedTuple):
 class WalkOutput(NamedTuple):
     """Arrays that `walk` fills, with the table maps. `events` has a record more than there may be
     entries. `bodies` are flat, `gtids` bytes. `questions` gets their number, zero before, and then
-    the entries that Python must look at, in log order: each special one, and each table's first row
-    event. `state` is int64[STATE_FIELDS], zero before."""
+    the entries that Python must look at, in log order: each special one but SAVEPOINTs and texts
+    of statements whose rows follow, and each table's first row event. `state` is
+    int64[STATE_FIELDS], zero before."""
 
     events: Any
     bodies: Any
@@ -107,9 +109,11 @@ _STATEMENT: Final = 3  # number of the statement
 _FRAME_START: Final = 4  # where the open frame's compressed event starts in the file
 _FRAME_LENGTH: Final = 5
 _INNER: Final = 6  # what is added to an offset to give that in the decompressed bytes
-STATE_FIELDS: Final = 7
+UNASKED: Final = 7  # how many special entries Python need not look at
+STATE_FIELDS: Final = 8
 
 # Flags of binlog/chunk.py.
+_SILENT: Final = 2
 _ROLLED_BACK: Final = 8
 _ONE_PHASE: Final = 16
 
@@ -163,6 +167,12 @@ def _ends_statement(kind, mariadb):
     if kind < 64:
         return ev.BETWEEN_STATEMENTS >> kind & 1
     return 1 if mariadb and kind == ev.MARIADB_GTID else 0
+
+
+@inlined
+def is_annotation(kind):
+    """Tell if it is the text of a statement whose rows follow."""
+    return kind == ev.ROWS_QUERY or kind == ev.MARIADB_ANNOTATE_ROWS
 
 
 @inlined
@@ -271,6 +281,8 @@ def _read_query(data, event, found):
         flags |= _ROLLED_BACK
     elif opens_transaction(data, event.body, event.end):
         state[IN_TRANSACTION] = flags = 1
+    elif entry == KIND_SPECIAL and flags and is_savepoint(data, event.body, event.end):
+        flags |= _SILENT
     _draft(record, aux, flags, state)
     if event.new and (entry == KIND_END or meaning == XA_ENDS):
         state[_GTID] = -1
@@ -356,7 +368,10 @@ def _put_entry(data, event, entry, length, inner, found, tables):
     _complete(record, data, event, entry, length, inner)
     set_word(found.bodies, 2 * event.number, event.body)
     set_word(found.bodies, 2 * event.number + 1, event.end)
-    _ask(entry, record["table"], tables.maps, event.number, found.questions)
+    if is_annotation(event.kind) or record["flags"] & _SILENT:  # there may be one for each row
+        found.state[UNASKED] += 1
+    else:
+        _ask(entry, record["table"], tables.maps, event.number, found.questions)
 
 
 @without_refcounts
