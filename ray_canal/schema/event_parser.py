@@ -31,7 +31,7 @@ from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.ddl.apply_ddl import is_ddl
 from ray_canal.schema.ddl.event_filter import drop_events
 from ray_canal.schema.ddl.row_effects import row_effects, with_effects
-from ray_canal.schema.ddl.statements import classify
+from ray_canal.schema.ddl.statements import classify, is_xa
 from ray_canal.schema.ddl.temporary_tables import TemporaryTables
 from ray_canal.schema.history import HistoryPlace, place_of
 from ray_canal.schema.keeper import SchemaKeeper
@@ -202,6 +202,8 @@ class _Chunk:
         """The statement's records; what it does to schemas is done."""
         head = self._raw.head
         records = classify(event, self._schemas.names)
+        if is_xa(event.sql):
+            return records
         session = self._session(event)
         effects = self._effects(event, session)
         if effects:

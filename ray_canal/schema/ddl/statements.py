@@ -79,6 +79,11 @@ def classify(event: QueryEvent, names: Names | None = None) -> list[QueryRecord]
     return [_named(record, names) for record in found]
 
 
+def is_xa(sql: str) -> bool:
+    """Return whether it is a statement of XA as servers write them."""
+    return sql.startswith("XA ")
+
+
 def _named(record: QueryRecord, names: Names) -> QueryRecord:
     schema, table, former = record.schema, record.table, record.renamed_from
     return replace(
@@ -93,6 +98,8 @@ def _classified(event: QueryEvent) -> list[QueryRecord]:
     if event.is_annotation:
         table = _annotated_table(event.sql)
         return [QueryRecord(QUERY, "", table, event.sql, "", False)]
+    if is_xa(event.sql):  # there may be three a transaction
+        return [_statement(statement(event.sql), event)]
     found = _table_ddl(statement(event.sql), event.schema)
     if found is not None:
         event_type, tables = found
