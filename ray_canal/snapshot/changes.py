@@ -12,7 +12,14 @@ from ray_canal.binlog.executed import gtid_set_after
 from ray_canal.binlog.open_transactions import closing_entries
 from ray_canal.config import FilterConfig, InstanceConfig
 from ray_canal.errors import TableMetaMismatch, UnsupportedEvent
-from ray_canal.model.canal_types import ERASE, ROWDATA, TRUNCATE, XACOMMIT, XAROLLBACK
+from ray_canal.model.canal_types import (
+    ERASE,
+    QUERY,
+    ROWDATA,
+    TRUNCATE,
+    XACOMMIT,
+    XAROLLBACK,
+)
 from ray_canal.model.position import EntryPosition
 from ray_canal.model.table_event import ANY_TABLE
 from ray_canal.model.table_meta import TableMeta
@@ -214,7 +221,8 @@ def refuse_altered(part: LogPart, keys: Callable[[str, str], Sequence[str] | Non
     entries = part.info.entries[part.first : part.last]
     statements = (entries["kind"] == ROWDATA) & (entries["table"] >= 0) & (entries["rows"] == 0)
     # Of a temporary table these have no effect, and MySQL 5.6 logs its end: it hid one of interest.
-    statements &= ~np.isin(entries["event_type"], (ERASE, TRUNCATE))
+    # QUERY: the text of a statement whose rows follow.
+    statements &= ~np.isin(entries["event_type"], (ERASE, TRUNCATE, QUERY))
     altered = [part.info.tables[number] for number in set(entries["table"][statements].tolist())]
     events = part.chunk.layout.table_events
     effects = [one.effect for one in events if part.first <= one.entry < part.last]
