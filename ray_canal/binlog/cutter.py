@@ -27,12 +27,12 @@ from ray_canal.binlog.chunk import (
     RawChunk,
 )
 from ray_canal.binlog.events import (
-    learn_format,
     parse_format_description,
     parse_heartbeat,
     parse_rotate,
 )
 from ray_canal.binlog.inflate import opened
+from ray_canal.binlog.scan_format import learn_format
 from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound, UnsupportedEvent
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing import scan

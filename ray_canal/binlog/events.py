@@ -15,8 +15,6 @@ from ray_canal.binlog.chunk import FLAVOR_MARIADB, FLAVOR_MYSQL
 from ray_canal.errors import CorruptEvent, UnsupportedEvent
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.base.event_types import CHECKSUM_BYTES, HEADER_BYTES
-from ray_canal.kernels.framing import scan
-from ray_canal.model.arrays import Int64s
 from ray_canal.types.charsets import charset_of_collation, decode_text
 
 MAGIC = b"\xfebin"
@@ -234,11 +232,3 @@ def _session(status: bytes) -> tuple[str, str, int, bool]:
         else:
             break
     return charset, server_charset, sql_mode, has_ddl_xid
-
-
-def learn_format(state: Int64s, told: FormatDescription) -> None:
-    """Tell the walking kernel what a FORMAT_DESCRIPTION says of the events that follow."""
-    lengths = told.post_header_bytes
-    state[scan.TRAILER_BYTES] = CHECKSUM_BYTES if told.has_checksum else 0
-    state[scan.ROWS_HEADER_BYTES] = lengths[22] if len(lengths) > 22 else 8
-    state[scan.MARIADB] = told.flavor == FLAVOR_MARIADB

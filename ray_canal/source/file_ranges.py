@@ -20,7 +20,8 @@ import numpy as np
 
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
-from ray_canal.binlog.events import learn_format, parse_format_description
+from ray_canal.binlog.events import parse_format_description
+from ray_canal.binlog.scan_format import learn_format
 from ray_canal.errors import CorruptEvent, DecodeError, PositionNotFound
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing import scan
