@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ray_canal.binlog.chunk import EVENT_IN_TRANSACTION, EVENT_SILENT, QUERY
-from ray_canal.binlog.layout import ArenaSketch
-from ray_canal.binlog.parsed import Annotations
+from ray_canal.binlog.chunk import EVENT_IN_TRANSACTION, EVENT_SILENT, of_rows
+from ray_canal.binlog.layout import ArenaSketch, place_queries
+from ray_canal.binlog.parsed import Annotations, QueryRecord
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing.query import KIND_SPECIAL
 from ray_canal.kernels.framing.texts import copy_texts, first_broken
@@ -24,7 +24,6 @@ from ray_canal.types.charsets import decode_text
 
 _IS_ANNOTATION = np.zeros(256, np.bool_)
 _IS_ANNOTATION[[event_types.ROWS_QUERY, event_types.MARIADB_ANNOTATE_ROWS]] = True
-_IS_ROWS = np.array([kind < 64 and event_types.ROWS >> kind & 1 for kind in range(256)], np.bool_)
 _HEAD_BYTES = 256
 _CHANGES_ROWS = re.compile(rb"\s*(?:INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
 _BEHIND_NAMES = re.compile(rb"\(|\b(?:SET|WHERE|VALUES?|SELECT)\W", re.IGNORECASE)
@@ -52,7 +51,7 @@ def found_annotations(
     names, numbers = _names(data, texts, name_of)
     name_of_text = np.zeros(len(entries), np.int64)
     name_of_text[of_mysql] = numbers
-    return Annotations(entries, bounds, names, name_of_text)
+    return Annotations(bounds, names, name_of_text)
 
 
 def _names(
@@ -92,23 +91,17 @@ class AnnotationTexts:
 
     def __init__(self, sketch: ArenaSketch, found: Annotations, data: Bytes) -> None:
         self._source, self._bounds = _utf8(data, found.bounds)
-        self._names = [(name or "").encode() for name in found.names]
+        named = [QueryRecord(canal_types.QUERY, "", name, "", "", False) for name in found.names]
+        by_name, self._names = place_queries(sketch, tuple(named))
         sizes = self._bounds[:, 1] - self._bounds[:, 0]
-        names_at = [sketch.take(len(name)) for name in self._names]
-        self._names_at = names_at
         self._at = sketch.take(int(sizes.sum()))
-        records = np.zeros(len(found.entries), QUERY)
-        records["sql"] = self._at + np.cumsum(sizes) - sizes
-        records["sql_bytes"] = sizes
-        lengths = [-1 if name is None else len(name.encode()) for name in found.names]
-        if len(records):
-            records["table"] = np.array(names_at)[found.name_of]
-            records["table_bytes"] = np.array(lengths)[found.name_of]
-        self.records: Records = records
+        self.records: Records = by_name[found.name_of]
+        self.records["sql"] = self._at + np.cumsum(sizes) - sizes
+        self.records["sql_bytes"] = sizes
 
     def write(self, arena: Bytes) -> None:
         """Write the texts to their offsets."""
-        for at, name in zip(self._names_at, self._names, strict=True):
+        for at, name in self._names:
             arena[at : at + len(name)] = np.frombuffer(name, np.uint8)
         copy_texts(self._source, self._bounds, arena, self._at)
 
@@ -121,9 +114,8 @@ def _utf8(data: Bytes, bounds: Int64s) -> tuple[Bytes, Int64s]:
         decode_text(data[start:end].tobytes(), "utf8mb4").encode("utf-8", "replace")
         for start, end in bounds.tolist()
     ]
-    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-    starts = np.concatenate([ends[:0], [0], ends[:-1]]).astype(np.int64)
-    return np.frombuffer(b"".join(texts), np.uint8), np.stack([starts, ends], axis=1)
+    ends = np.cumsum([0, *map(len, texts)])
+    return np.frombuffer(b"".join(texts), np.uint8), np.stack([ends[:-1], ends[1:]], axis=1)
 
 
 def hide_annotations(events: Records) -> None:
@@ -135,8 +127,8 @@ def hide_annotations(events: Records) -> None:
 def annotated(events: Records) -> tuple[Int64s, Int64s]:
     """Return the annotations whose rows are shown, and the first event with rows of each. (Rows
     that are in the next chunk are not known here.)"""
-    annotations, first, hidden = _followed(events)
-    is_known = (first >= 0) & ~hidden
+    annotations, first, _ = _followed(events)
+    is_known = first >= 0
     return annotations[is_known], first[is_known]
 
 
@@ -146,7 +138,7 @@ def _followed(events: Records) -> tuple[Int64s, Int64s, Bools]:
     annotations = np.flatnonzero(_IS_ANNOTATION[events["type_code"]])
     if not len(annotations):
         return annotations, annotations, np.zeros(0, np.bool_)
-    has_rows = _IS_ROWS[events["type_code"]] & (events["kind"] == canal_types.ROWDATA)
+    has_rows = of_rows(events) & (events["kind"] == canal_types.ROWDATA)
     ends = np.append(np.flatnonzero(~has_rows), len(events))
     end = ends[np.searchsorted(ends, annotations, side="right")]
     is_hidden = events["flags"] & EVENT_SILENT != 0

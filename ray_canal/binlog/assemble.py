@@ -34,7 +34,6 @@ from ray_canal.binlog.table_map import TableMap, parse_table_map
 from ray_canal.binlog.walked import Walked, at_event, walk
 from ray_canal.errors import DecodeError
 from ray_canal.kernels.base import event_types
-from ray_canal.kernels.base.jit import read_only
 from ray_canal.kernels.framing import query as q
 from ray_canal.kernels.framing import table_maps as m
 from ray_canal.kernels.rows.records import number_tables
@@ -111,8 +110,7 @@ def assemble(raw: RawChunk, walked: Walked, resolve: Resolve, classify: Classify
         def name_of(sql: str) -> str | None:
             return classify(QueryEvent("", sql, 0, 0, 0, is_annotation=True))[0].table
 
-        data = read_only(raw.data)
-        annotations = found_annotations(events, bodies, data, len(queries), name_of)
+        annotations = found_annotations(events, bodies, raw.data, len(queries), name_of)
     return ParsedChunk(
         events, bodies, tuple(tables), walked.gtids, queries, annotations, failure,
         skipped=walked.skipped,

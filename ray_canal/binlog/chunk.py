@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ray_canal.errors import DecodeError
+from ray_canal.kernels.base import event_types
 from ray_canal.model.arrays import Bools, Bytes, Int64s, Records
 from ray_canal.model.schema_record import Quarantined, SchemaChange, SchemaRecord
 from ray_canal.model.table_event import TableEvent
@@ -122,6 +123,15 @@ ENTRY = np.dtype(
     ]
 )
 """Record of one entry, as the store needs it; same order and count as the chunk's EVENT records."""
+
+_IS_ROWS = np.array([kind < 64 and event_types.ROWS >> kind & 1 for kind in range(256)], np.bool_)
+
+
+def of_rows(events: Records) -> Bools:
+    """Return which EVENT records are row events, by their type."""
+    found: Bools = _IS_ROWS[events["type_code"]]
+    return found
+
 
 FLAVOR_MYSQL, FLAVOR_MARIADB = "mysql", "mariadb"
 

@@ -31,13 +31,13 @@ def control_plane(
     tables = [(v.meta.schema, v.meta.table) for v in parsed.tables]
     renamed = []
     table_events: list[TableEvent] = []
-    if len(parsed.annotations.entries):
+    if len(parsed.annotations.bounds):
         texts, rows = annotated(events)
         entries["table"][texts] = entries["table"][rows]
     if parsed.queries:
         shown = (events["kind"] == ROWDATA) & (events["flags"] & EVENT_SILENT == 0)
-        shown[parsed.annotations.entries[parsed.annotations.entries < len(events)]] = False
-        for entry in np.flatnonzero(shown & (events["table"] < 0)).tolist():
+        asked = (events["table"] < 0) & (events["aux"] < len(parsed.queries))  # no annotations
+        for entry in np.flatnonzero(shown & asked).tolist():
             query = parsed.queries[int(events["aux"][entry])]
             if query.is_ddl and query.schema and query.table:
                 entries["table"][entry] = len(tables)

@@ -188,12 +188,12 @@ def _fill(work: Work, count: int) -> DecodedChunk:
     sketch = ArenaSketch()
     events_at = sketch.take(count * EVENT.itemsize)
     gtids_at = sketch.take(len(parsed.gtids) * GTID.itemsize)
-    query_count = len(parsed.queries) + len(parsed.annotations.entries)
+    query_count = len(parsed.queries) + len(parsed.annotations.bounds)
     queries_at = sketch.take(query_count * QUERY.itemsize)
     zeros_at = sketch.size_bytes
     queries, texts = place_queries(sketch, parsed.queries)
     annotations = None
-    if len(parsed.annotations.entries):
+    if len(parsed.annotations.bounds):
         annotations = AnnotationTexts(sketch, parsed.annotations, read_only(work.raw.data))
         queries = np.concatenate([queries, annotations.records])
     _place_bitmaps(sketch, work)

@@ -74,18 +74,16 @@ class TableVersion:
 
 class Annotations(NamedTuple):
     """Entries that are the text of a statement whose rows follow, or silent SAVEPOINTs
-    (binlog/annotations.py). `bounds`: start and end of each text in the chunk's data. `names`: the
-    tables that they name, as QueryRecord.table; `name_of`: which one of them does."""
+    (binlog/annotations.py): their `aux` goes on behind that of `queries`. `bounds`: start and end
+    of each text in the chunk's data. `names`: the tables that they name, as QueryRecord.table;
+    `name_of`: which one each of them does."""
 
-    entries: Int64s
     bounds: Int64s
     names: tuple[str | None, ...]
     name_of: Int64s
 
 
-NO_ANNOTATIONS = Annotations(
-    np.zeros(0, np.int64), np.zeros((0, 2), np.int64), (), np.zeros(0, np.int64)
-)
+NO_ANNOTATIONS = Annotations(np.zeros((0, 2), np.int64), (), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)

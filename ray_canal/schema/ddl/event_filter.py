@@ -9,13 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from ray_canal.binlog.assemble import hide
-from ray_canal.binlog.chunk import EVENT_SILENT
+from ray_canal.binlog.chunk import EVENT_SILENT, of_rows
 from ray_canal.binlog.parsed import ParsedChunk
 from ray_canal.filter import EventFilter
 from ray_canal.kernels.base import event_types
 from ray_canal.model.canal_types import DDL, DML, ROWDATA, XACOMMIT, XAROLLBACK
 
-_ROWS = [kind for kind in range(64) if event_types.ROWS >> kind & 1]
 _STATEMENTS = (event_types.QUERY, event_types.EXECUTE_LOAD_QUERY)
 """All other events that are no rows accompany rows: ROWS_QUERY, ANNOTATE_ROWS, variables."""
 
@@ -23,7 +22,7 @@ _STATEMENTS = (event_types.QUERY, event_types.EXECUTE_LOAD_QUERY)
 def drop_events(parsed: ParsedChunk, wanted: EventFilter) -> None:
     """Hide what the filter drops, in the chunk's own events."""
     events = parsed.events
-    of_rows = np.isin(events["type_code"], _ROWS)
+    has_rows = of_rows(events)
     kinds = events["event_type"]
     dropped = [
         kind
@@ -33,8 +32,8 @@ def drop_events(parsed: ParsedChunk, wanted: EventFilter) -> None:
         if drops
     ]
     if dropped:
-        hide(events, of_rows & np.isin(kinds, dropped))
-    statements = (events["kind"] == ROWDATA) & ~of_rows
+        hide(events, has_rows & np.isin(kinds, dropped))
+    statements = (events["kind"] == ROWDATA) & ~has_rows
     executed = np.isin(events["type_code"], _STATEMENTS)
     is_ddl = executed & np.isin(kinds, DDL)
     is_dml = ~executed | np.isin(kinds, DML)
