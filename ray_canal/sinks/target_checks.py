@@ -6,14 +6,12 @@ A sink that can be looked at has a method `check`; others are told to be uncheck
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ray_canal.source.setting_checks import CheckResult
-
-_NAMED = 5
+from ray_canal.source.setting_checks import CheckResult, listed
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,6 @@ class Checkable(Protocol):
         """Connect and look, without shutting out who writes there. `tables`: of the source, as far
         as they are known. Raises SinkError: the target cannot be asked."""
         ...
-
-
-def listed(names: Iterable[object]) -> str:
-    """Return the first of some names, and how many more there are."""
-    every = [str(name) for name in names]
-    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
-    return ", ".join(every[:_NAMED]) + more
 
 
 def tables_check(

@@ -24,6 +24,7 @@ from ray_canal.source.setting_checks import (
     CheckResult,
     ServerFacts,
     check_settings,
+    listed,
     statements_advice,
 )
 from ray_canal.source.start.decision import configured_start
@@ -238,8 +239,7 @@ def _check_keys(config: InstanceConfig, catalog: Catalog) -> CheckResult:
     found = [f"{schema}.{table}" for schema, table in every if admits(schema, table)]
     if not found:
         return CheckResult("source.snapshot", True, "every table has a key")
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    detail = f"no key, by which rows are told apart: {', '.join(found[:5])}{more}"
+    detail = f"no key, by which rows are told apart: {listed(found)}"
     fix = (
         'snapshot.mode = "consistent", or give them a primary key, or leave them out of '
         "instance.filter.tables: else a snapshot of all tables fails"

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import datetime as dt
 import zoneinfo
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ray_canal.config import InstanceConfig
 
 _RETENTION_S_MIN = 24 * 3600
 _SKEW_S_MAX = 5.0
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,13 @@ class CheckResult:
     detail: str
     fix: str = ""
     advisory: bool = False
+
+
+def listed(names: Iterable[object]) -> str:
+    """Return the first of some names, and how many more there are."""
+    every = [str(name) for name in names]
+    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
+    return ", ".join(every[:_NAMED]) + more
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from ray_canal.errors import CanalError
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import NOT_SYSTEM
-from ray_canal.source.setting_checks import CheckResult
+from ray_canal.source.setting_checks import CheckResult, listed
 
-_SHOWN = 5
 _CHANGES_ROWS = re.compile(
     r"^\s*(CONSTRAINT .*)?FOREIGN KEY .* ON (DELETE|UPDATE) (CASCADE|SET )", re.MULTILINE
 )
@@ -34,12 +33,11 @@ def check_foreign_keys(catalog: Catalog, admits: Callable[[str, str], bool]) -> 
     found = [table for table in tables if admits(*table) and _changes_rows(catalog, *table)]
     if not found:
         return CheckResult(name, True, "none changes rows of these tables")
-    names = ", ".join(".".join(table) for table in found[:_SHOWN])
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    names = listed(".".join(table) for table in found)
     return CheckResult(
         name,
         False,
-        f"ON DELETE or ON UPDATE changes rows of {names}{more}, and this server does not log that",
+        f"ON DELETE or ON UPDATE changes rows of {names}, and this server does not log that",
         "let the application change these rows itself, or MySQL 9.6 or later: else nobody is told, "
         "and a mirror keeps them until a new snapshot of these tables",
         advisory=True,

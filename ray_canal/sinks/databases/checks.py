@@ -8,8 +8,8 @@ from ray_canal.config import MirrorConfig
 from ray_canal.sinks.databases.port import Database
 from ray_canal.sinks.databases.sender import refuse_another
 from ray_canal.sinks.schema_follower import TableName, TargetTable
-from ray_canal.sinks.target_checks import SourceTable, listed, tables_check
-from ray_canal.source.setting_checks import CheckResult
+from ray_canal.sinks.target_checks import SourceTable, tables_check
+from ray_canal.source.setting_checks import CheckResult, listed
 
 
 def check_mirror(

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ray_canal.sinks.port import SinkError
-from ray_canal.sinks.target_checks import listed
-from ray_canal.source.setting_checks import CheckResult
+from ray_canal.source.setting_checks import CheckResult, listed
 
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Kafka's names of topics."""
