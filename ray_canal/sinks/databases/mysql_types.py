@@ -33,7 +33,8 @@ class _Known(NamedTuple):
 _NEVER = (1 << 30,)
 _KNOWN = {
     "json": _Known((5, 7, 8), (10, 2, 7), "longtext", "utf8mb4"),
-    "vector": _Known((9, 0), (11, 7), "longblob"),
+    "vector(": _Known((9, 0), (11, 7), "longblob"),
+    "vector": _Known((9, 0), _NEVER, "longblob"),  # of any length
     "geomcollection": _Known((8, 0, 11), _NEVER, "geometrycollection"),
     "uuid": _Known(_NEVER, (10, 7), "char(36)", "ascii"),
     "inet6": _Known(_NEVER, (10, 5), "varchar(45)", "ascii"),
@@ -57,13 +58,9 @@ def known_to(version: str, column: ColumnSpec) -> ColumnSpec:
     if has_long_scale(column.kind) and "mariadb" not in version.lower():
         width = column.kind.precision + len("-0.")
         return column._replace(declared=f"varchar({width})", charset="ascii")
-    word, _, length = column.declared.lower().partition("(")
-    known = _KNOWN.get(word)
-    if known is None:
-        return column
-    # Of any number of elements is MySQL's alone.
-    is_unknown = word == "vector" and not length and "mariadb" in version.lower()
-    if is_since(version, known.mysql, known.mariadb) and not is_unknown:
+    word, bracket, _ = column.declared.lower().partition("(")
+    known = _KNOWN.get(word + bracket)
+    if known is None or is_since(version, known.mysql, known.mariadb):
         return column
     return column._replace(declared=known.otherwise, charset=known.charset)
 
