@@ -7,10 +7,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
+import pymysql
 import pytest
 
 from ray_canal.sinks.port import SinkError
-from tests.in_process_sink import running, until
+from tests.in_process_sink import runner_of, running, sink_config, until
 from tests.integration.test_mysql_mirror import Shop, shop_of
 from tests.servers import Server
 
@@ -84,3 +86,34 @@ def test_a_column_that_a_check_of_the_target_needs_is_dropped_by_hand(
             shop.server.execute(f"ALTER TABLE {shop.copy}.t DROP CONSTRAINT few")
             with running(shop.mirror(schema_change="evolve")):
                 until(lambda: shop.is_mirrored("t"))
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_a_type_that_no_value_becomes_is_taken_by_a_table_without_rows(
+    kind: str, shop: Shop, request: pytest.FixtureRequest
+) -> None:
+    """MariaDB refuses to make a GEOMETRY a DATETIME, PostgreSQL bytes a time: the sink ended, also
+    where a snapshot had just emptied the table for its rows."""
+    target = request.getfixturevalue(kind)
+    shop.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, k GEOMETRY)",
+        "INSERT INTO t VALUES (1, POINT(1, 2))",
+        "DELETE FROM t",
+        "ALTER TABLE t MODIFY k DATETIME",
+        "INSERT INTO t VALUES (2, '2026-01-02 03:04:05')",
+    )
+    mirror = {
+        "address": target.address, "username": "postgres" if kind == "postgres" else "root",
+        "database": shop.copy, "cursor_database": f"{shop.copy}_canal", "schema_change": "evolve",
+    }  # fmt: skip
+    kind = "mysql" if kind == "mariadb" else kind
+    sink = sink_config(kind, mirror=mirror, tables=rf"{shop.source}\..*")
+    select = f"SELECT id, CAST(k AS CHAR(10)) FROM {shop.copy}.t"
+
+    def mirrored() -> object:
+        with contextlib.suppress(pymysql.MySQLError, psycopg.Error):  # it is not there yet
+            return list(target.execute(select))
+        return None
+
+    with shop.destination(), running(runner_of(sink)):
+        until(lambda: mirrored() == [(2, "2026-01-02")])

@@ -153,10 +153,11 @@ class DuckDatabase(TransactionalDatabase):
         return {str(row[0]): str(row[1]) for row in self._run(f"DESCRIBE {self._named(name)}")}
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        found = self.types(name)
+        found, any_row = self.types(name), self.has_rows(name)
         for column, kind in self._types(columns).items():
             text = _quoted(column)
             value = _CONVERTED.get((found[column], kind), "{}::" + kind).format(text)
+            value = value if any_row else "NULL"  # many casts are none that it knows
             try:
                 self._run(f"ALTER TABLE {self._named(name)} ALTER {text} TYPE {kind} USING {value}")
             except SinkError as error:  # values that do not fit another type are no entry's fault

@@ -35,7 +35,7 @@ from ray_canal.sinks.databases.mysql_types import (
     KEY_TEXT,
     canonical_type,
     charset_words,
-    has_no_default,
+    default_words,
     has_no_empty_label,
     is_since,
     known_to,
@@ -243,12 +243,7 @@ class MySqlDatabase(SqlDatabase):
     def _default(self, column: ColumnSpec) -> str:
         if column.fill is None:
             return ""
-        text = literal(pa.array([column.fill], column.kind))
-        declared = known_to(self._version, column).declared
-        if not has_no_default((declared or mysql_type(column.kind)).lower()):
-            return f" DEFAULT {text}"
-        is_taken = is_since(self._version, (8, 0, 13), (10, 2, 1))
-        return f" DEFAULT ({text})" if is_taken else ""
+        return default_words(self._version, column, literal(pa.array([column.fill], column.kind)))
 
     def rename_columns(self, name: TableName, names: Mapping[str, str]) -> None:
         pairs = names.items()
@@ -280,8 +275,14 @@ class MySqlDatabase(SqlDatabase):
         return {str(row[0]): shown(row[1]) for row in rows}
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        parts = (f"MODIFY COLUMN {self._definition(c)}" for c in columns)
-        self._alter(name, parts, [c.name for c in columns])
+        names = [column.name for column in columns]
+        try:
+            self._alter(name, (f"MODIFY COLUMN {self._definition(c)}" for c in columns), names)
+        except SinkError as error:  # MariaDB does not cast between all types
+            if error.kind != "schema" or any(c.is_key for c in columns) or self.has_rows(name):
+                raise
+            parts = (f"DROP {_quoted(c.name)}, ADD {self._definition(c)}" for c in columns)
+            self._alter(name, parts, names)
 
     def remove(self, name: TableName, columns: Sequence[str]) -> None:
         self._alter(name, (f"DROP COLUMN {_quoted(column)}" for column in columns), columns)

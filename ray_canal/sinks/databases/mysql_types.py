@@ -108,10 +108,14 @@ def has_no_empty_label(declared: str) -> bool:
     return declared.startswith("enum(") and not re.search(r"[(,]''[,)]", declared)
 
 
-def has_no_default(declared: str) -> bool:
-    """Return whether MySQL takes a DEFAULT of this type as an expression alone (manual, section
+def default_words(version: str, column: ColumnSpec, literal: str) -> str:
+    """Return the words on a column's DEFAULT, which is this literal; none where a server of this
+    version takes none. Of some types it is taken as an expression alone (MySQL's manual, section
     "Data Type Default Values")."""
-    return re.match(r"(tiny|medium|long)?(text|blob)|json|geometry|vector", declared) is not None
+    declared = known_to(version, column).declared or mysql_type(column.kind)
+    if not re.match(r"(tiny|medium|long)?(text|blob)|json|geometry|vector", declared.lower()):
+        return f" DEFAULT {literal}"
+    return f" DEFAULT ({literal})" if is_since(version, (8, 0, 13), (10, 2, 1)) else ""
 
 
 def shown(kind: object) -> str:

@@ -251,11 +251,12 @@ class PostgresDatabase(TransactionalDatabase):
         )
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        parts, kinds = [], self.types(name)
+        parts, kinds, any_row = [], self.types(name), self.has_rows(name)
         for column in columns:
             kind, text = _type(column), _quoted(column.name)
             collation = _collation(column, kind)
             value = _CONVERTED.get((kinds[column.name], kind), "{}::" + kind).format(text)
+            value = value if any_row else f"NULL::{kind}"  # many casts are none that it knows
             parts.append(f"ALTER COLUMN {text} TYPE {kind}{collation} USING {value}")
         self._alter(name, parts)
 

@@ -212,7 +212,9 @@ class IcebergLake:
         return {field.name: str(field.field_type) for field in self._known(name).schema().fields}
 
     def change(self, name: TableName, columns: Sequence[ColumnSpec]) -> None:
-        """Widen types; Iceberg refuses what is not wider."""
+        """Widen types; Iceberg refuses what is not wider, but for another column of the name."""
+        if not self.has_rows(name) and not any(column.is_key for column in columns):
+            self.remove(name, [column.name for column in columns])
         with _translated(str(name)):
             with self._known(name).update_schema() as update:
                 update.union_by_name(_fields(columns))

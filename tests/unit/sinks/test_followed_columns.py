@@ -74,6 +74,15 @@ def test_a_table_that_a_snapshot_empties_has_the_columns_that_it_reads(
         assert not rows_of(database, "t")
 
 
+def test_a_table_without_rows_takes_a_type_that_no_value_becomes(database: DuckDatabase) -> None:
+    shop = follower(database, schema_change="evolve")
+    shop.follow([altered("t", is_new=True)])
+    fill(database, "t", 7)
+    for _ in range(2):
+        shop.follow([changed({"v0": "date"}, kind=TRUNCATE)])
+        assert database.types(NAME) == {"id": "INTEGER", "v0": "DATE"}
+
+
 @pytest.mark.parametrize("policy", ["add", "evolve"])
 def test_a_column_that_is_dropped_and_added_has_no_values(
     policy: str, database: DuckDatabase
@@ -179,6 +188,21 @@ def test_a_lake(kind: str, tmp_path: Path) -> None:
         shop.follow([at(95, changed({"w": "int", "d": "int"}, added=("d",)))])
         found = lake.find(NAME)
         assert set(found.columns) == {"id", "w", "c", "d"}  # the policy is add
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_lake_table_without_rows_takes_a_type_that_no_value_becomes(
+    kind: str, tmp_path: Path
+) -> None:
+    lake: Any = lake_of(sink_config(kind, lake=options(kind, tmp_path)))
+    lake.open()
+    shop = LakeFollower(LakeConfig.model_validate({"schema_change": "evolve"}), lake)
+    shop.follow([altered("t", is_new=True)])
+    rows = pa.table({"id": pa.array([1], pa.int32()), "v0": pa.array([7], pa.int32())})
+    lake.merge(NAME, ["id"], rows.select(["id"]).slice(1), rows, RowPlace(0, 1, 5, 0, "b.1"))
+    for _ in range(2):
+        shop.follow([at(90, changed({"v0": "date"}, kind=TRUNCATE))])
+        assert "date" in lake.types(NAME)["v0"]
 
 
 def test_a_time_that_becomes_a_number_is_another_number(tmp_path: Path) -> None:
