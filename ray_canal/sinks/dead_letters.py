@@ -44,17 +44,19 @@ class TablesAside:
         return frozenset(self._tables.values())
 
     def add(self, table: tuple[str, str], reason: str, since: str) -> None:
-        """Keep one more. Raises OSError."""
+        """Keep one more. Raises OSError: the file has not taken it, and a restart would not know of
+        it, so it is not aside."""
         name = ".".join(table)
-        self.reasons[name], self._since[name], self._tables[name] = reason, since, table
+        reasons, sinces = self.reasons | {name: reason}, self._since | {name: since}
+        tables = self._tables | {name: table}
         tree = {
             each: {
-                "schema": self._tables[each][0],
-                "table": self._tables[each][1],
+                "schema": tables[each][0],
+                "table": tables[each][1],
                 "error": text,
-                "since": self._since[each],
+                "since": sinces[each],
             }
-            for each, text in self.reasons.items()
+            for each, text in reasons.items()
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         written = self._path.with_name(self._path.name + ".new")
@@ -63,6 +65,7 @@ class TablesAside:
             file.flush()
             os.fsync(file.fileno())
         written.replace(self._path)
+        self.reasons, self._since, self._tables = reasons, sinces, tables
 
 
 class DeadLetterFile:

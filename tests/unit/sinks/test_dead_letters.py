@@ -27,6 +27,22 @@ def test_what_is_set_aside_is_read_again(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["aside.json"]
 
 
+def test_what_a_full_disk_does_not_take_is_not_set_aside(tmp_path: Path) -> None:
+    """A restart would not know of it, and write on with a gap."""
+    path = tmp_path / "aside.json"
+    new = tmp_path / "aside.json.new"
+    aside = TablesAside(path)
+    aside.add(("shop", "item"), "no such column", "bin.000001:4")
+    new.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        aside.add(("shop", "order"), "too long", "bin.000002:4")
+    assert aside.tables == TablesAside(path).tables == {("shop", "item")}
+    assert list(aside.reasons) == ["shop.item"]
+    new.unlink()
+    aside.add(("shop", "order"), "too long", "bin.000002:4")
+    assert TablesAside(path).tables == {("shop", "item"), ("shop", "order")}
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"a.b": {"error": "x"}}'])
 def test_a_file_that_somebody_broke_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "aside.json"

@@ -140,7 +140,15 @@ def test_a_table_that_does_not_fit_is_set_aside_alone_also_over_restarts(demo: P
     dead = demo / "dead.jsonl"
     with pytest.raises(SinkError, match="another key"):
         run(NoOrders(), client_id=2, batch_size=64)
-    runner = run(picky, client_id=2, batch_size=64, dead_letters=str(dead))
+    new = demo / "dead.jsonl.tables.json.new"
+    new.symlink_to("/dev/full")  # a restart has to know of it, so a disk that is full is waited for
+    more = {"batch_size": 64, "dead_letters": str(dead), "retry_max_s": 0.2}
+    config = sink_config("python", target="m:T", client_id=2, **more)
+    with running(runner := runner_of(config, picky)):
+        until(lambda: runner.status.retries > 1)
+        assert "No space left" in runner.status.error
+        new.unlink()
+        until(lambda: runner.status.state == "stopped")
     assert runner.status.tables_aside == ["shop.orders"]
     lines = [json.loads(line) for line in dead.read_text().splitlines()]
     assert {(line["table"], line["error"]) for line in lines} == {
