@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.fixture_canal_python",
     "tests.fixture_browser",
     "tests.fixture_sinks",
+    "tests.fixture_disk",
 ]
 
 

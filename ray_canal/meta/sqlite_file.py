@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ray_canal.disk_trial import NO_ROOM, write_failure
 from ray_canal.errors import (
     MORE_OPEN_FILES,
     CanalError,
@@ -150,8 +151,7 @@ def _disk_advice(path: str, error: Exception) -> str:
     files, which SQLite does not tell; empty if it is not that."""
     if _is_out_of_descriptors():
         return f"What was acked is kept, but {MORE_OPEN_FILES}"
-    no_room = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if no_room or "disk is full" in str(error):
+    if _has_no_room(path, error):
         return "Free space there: what was acked is kept, and it goes on by itself then"
     with contextlib.suppress(OSError):
         if os.statvfs(os.path.dirname(path) or ".").f_flag & os.ST_RDONLY:
@@ -160,6 +160,19 @@ def _disk_advice(path: str, error: Exception) -> str:
                 "again: what was acked is kept, and it goes on by itself then"
             )
     return ""
+
+
+def _has_no_room(path: str, error: Exception) -> bool:
+    """Return whether a disk is full. SQLite tells it of its file; where it is the file's -shm or
+    -wal that cannot be made, it tells of an I/O error, or of a file that cannot be opened."""
+    if isinstance(error, OSError):
+        return error.errno in NO_ROOM
+    if "disk is full" in str(error):
+        return True
+    if not isinstance(error, sqlite3.OperationalError) or is_locked(error):
+        return False
+    failure = write_failure(os.path.dirname(path) or ".")
+    return failure is not None and failure.errno in NO_ROOM
 
 
 def _is_out_of_descriptors() -> bool:

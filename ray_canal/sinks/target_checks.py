@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from ray_canal.disk_trial import NO_ROOM, write_failure
 from ray_canal.source.setting_checks import CheckResult, listed
 
 
@@ -51,6 +52,10 @@ def path_check(path: Path) -> CheckResult:
     """Return whether a file or folder can be made or written at `path` by this process, here."""
     path = path.absolute()
     there = next(each for each in (path, *path.parents) if each.exists())
-    if os.access(there, os.W_OK) and (there == path or there.is_dir()):
-        return CheckResult("path", True, str(path))
-    return CheckResult("path", False, f"{path}: {there} cannot be written here")
+    if not os.access(there, os.W_OK) or not (there == path or there.is_dir()):
+        return CheckResult("path", False, f"{path}: {there} cannot be written here")
+    if there.is_file() or there.is_dir():  # a device needs no room
+        failure = write_failure(there if there.is_dir() else there.parent)
+        if failure is not None and failure.errno in NO_ROOM:
+            return CheckResult("path", False, f"{path}: {failure.strerror}", "free space there")
+    return CheckResult("path", True, str(path))

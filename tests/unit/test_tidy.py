@@ -35,6 +35,7 @@ MAY_IMPORT = {
     # room or top module: the rooms below it that it may use. An arrow only points down.
     "errors": "",
     "private_folder": "",
+    "disk_trial": "",
     "cache_folder": "private_folder",
     "malloc": "",
     "logs": "",
@@ -50,7 +51,7 @@ MAY_IMPORT = {
     "views": "errors malloc filter patterns model canal kernels types binlog __init__",
     "schema": "errors filter model kernels types binlog",
     "log": "errors config filter model binlog",
-    "meta": "errors config model source",
+    "meta": "errors disk_trial config model source",
     "source": "logs errors config filter model kernels types binlog",
     "snapshot": "errors malloc config filter model kernels types binlog views schema log source",
     "limits": "malloc config binlog log",
@@ -60,8 +61,8 @@ MAY_IMPORT = {
     "actors": "logs errors malloc destination limits config filter model kernels binlog schema log "
     "meta source server snapshot",
     "client": "logs errors config filter model canal binlog views meta destination actors",
-    "sinks": "logs proxies errors malloc config filter model types binlog views source client "
-    "actors",
+    "sinks": "logs proxies errors disk_trial malloc config filter model types binlog views source "
+    "client actors",
     "offline": "errors config filter model binlog views schema log source",
     "file_parts": "config filter model binlog schema source views offline",
     "datasets": "errors malloc actors client file_parts offline source",

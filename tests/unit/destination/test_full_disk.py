@@ -3,16 +3,13 @@ megabytes."""
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from ray_canal.config import MetaConfig
 from ray_canal.errors import InstanceNotRunning, MetaUnavailable
+from ray_canal.meta.checks import check_cursors
 from ray_canal.model.message import EMPTY_BATCH
+from tests.fixture_disk import SmallDisk
 from tests.local_destination import (
     ALL,
     LocalDestination,
@@ -24,43 +21,6 @@ from tests.local_destination import (
     take,
     until,
 )
-
-
-class SmallDisk:
-    """A file system in memory, mounted at `folder`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def fill(self) -> None:
-        """Leave no byte."""
-        with contextlib.suppress(OSError), (self.folder / "ballast").open("ab", 0) as file:
-            size = 1 << 20
-            while size:
-                try:
-                    file.write(bytes(size))
-                except OSError:
-                    size //= 2
-
-    def make_room(self) -> None:
-        (self.folder / "ballast").unlink()
-
-    def remount(self, how: str) -> None:
-        subprocess.run(["mount", "-o", f"remount,{how}", self.folder], check=True)
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"a file system may not be mounted here: {made.stderr.strip()}")
-    try:
-        yield SmallDisk(folder)
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 async def refused(destination: LocalDestination, disk: SmallDisk) -> None:
@@ -112,6 +72,35 @@ def test_a_generation_that_begins_on_a_full_disk_waits_for_room(disk: SmallDisk)
         await until(lambda: "Free space there" in str(destination.state.supervisor.failure))
         disk.make_room()
         await until(lambda: destination.generations == 2)
+        await destination.wait_running(60)
+        assert first is not None
+        assert follow_each_other([first, *await drain(destination, 1)])
+        await destination.stop()
+
+    run(story())
+
+
+def test_a_start_on_a_full_disk_waits_for_room(disk: SmallDisk) -> None:
+    """A file that was closed has no -shm and no -wal, and SQLite does not say why it makes none:
+    the start was given up, with the advice to put back an older copy."""
+
+    async def story() -> None:
+        destination = new_destination(disk.folder)
+        await destination.wait_running(60)
+        await destination.subscribe(1, ALL)
+        first = await take(destination, 1, seconds=30)
+        await destination.stop()
+        disk.fill()
+        meta = MetaConfig(path=str(disk.folder / "meta.db"))
+        told = check_cursors(meta, "x")
+        assert not told.ok
+        assert "Free space there" in told.detail
+        destination = new_destination(disk.folder)
+        with pytest.raises(MetaUnavailable, match="Free space there") as caught:
+            await destination.wait_running(30)
+        assert "put back" not in str(caught.value)
+        disk.make_room()
+        await until(lambda: destination.generations == 1)
         await destination.wait_running(60)
         assert first is not None
         assert follow_each_other([first, *await drain(destination, 1)])
