@@ -69,7 +69,10 @@ class SqliteFile:
 
     def unusable(self, error: Exception) -> CanalError:
         """Return the error that says what is wrong with the file, and what to do."""
-        if disk := _disk_advice(self.path, error):
+        cause = error.__cause__ if isinstance(error, MetaUnavailable) else error
+        if disk := _disk_advice(self.path, cause):
+            if isinstance(error, MetaUnavailable):
+                return error  # of a statement, which says so
             return MetaUnavailable(f"{self._what} cannot be opened: {error}. {disk}")
         advice = _rights_advice(self.path, error) or self._advice()
         return ConfigError(f"{self._what} cannot be used: {error}. {advice}")
@@ -146,7 +149,7 @@ def is_locked(error: BaseException | None) -> bool:
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
-def _disk_advice(path: str, error: Exception) -> str:
+def _disk_advice(path: str, error: BaseException | None) -> str:
     """Return what to do about a disk that takes no writes, or a process that may open no more
     files, which SQLite does not tell; empty if it is not that."""
     if _is_out_of_descriptors():
@@ -162,7 +165,7 @@ def _disk_advice(path: str, error: Exception) -> str:
     return ""
 
 
-def _has_no_room(path: str, error: Exception) -> bool:
+def _has_no_room(path: str, error: BaseException | None) -> bool:
     """Return whether a disk is full. SQLite tells it of its file; where it is the file's -shm or
     -wal that cannot be made, it tells of an I/O error, or of a file that cannot be opened."""
     if isinstance(error, OSError):
