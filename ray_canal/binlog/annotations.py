@@ -12,18 +12,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ray_canal.binlog.chunk import EVENT_IN_TRANSACTION, EVENT_SILENT, of_rows
+from ray_canal.binlog.chunk import EVENT_IN_TRANSACTION, EVENT_SILENT
 from ray_canal.binlog.layout import ArenaSketch, place_queries
 from ray_canal.binlog.parsed import Annotations, QueryRecord
 from ray_canal.kernels.base import event_types
 from ray_canal.kernels.framing.query import KIND_SPECIAL
 from ray_canal.kernels.framing.texts import copy_texts, first_broken
+from ray_canal.kernels.rows.records import HIDDEN_ROWS, follow_annotations
 from ray_canal.model import canal_types
-from ray_canal.model.arrays import Bools, Bytes, Int64s, Records
+from ray_canal.model.arrays import Bytes, Int64s, Records
 from ray_canal.types.charsets import decode_text
 
-_IS_ANNOTATION = np.zeros(256, np.bool_)
-_IS_ANNOTATION[[event_types.ROWS_QUERY, event_types.MARIADB_ANNOTATE_ROWS]] = True
 _HEAD_BYTES = 256
 _CHANGES_ROWS = re.compile(rb"\s*(?:INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
 _BEHIND_NAMES = re.compile(rb"\(|\b(?:SET|WHERE|VALUES?|SELECT)\W", re.IGNORECASE)
@@ -39,9 +38,10 @@ def found_annotations(
     statement names, as Canal has it for ROWS_QUERY (ANNOTATE_ROWS names none)."""
     entries = np.flatnonzero(events["kind"] == KIND_SPECIAL)
     bounds = bodies[entries].copy()
-    is_savepoint = ~_IS_ANNOTATION[events["type_code"][entries]]
+    kinds = events["type_code"][entries]
+    is_savepoint = kinds == event_types.QUERY
     bounds[is_savepoint, 1] = bounds[is_savepoint, 0]
-    of_mysql = events["type_code"][entries] == event_types.ROWS_QUERY
+    of_mysql = kinds == event_types.ROWS_QUERY
     # Its first byte is the length, cut off at 255, and so of no use.
     bounds[of_mysql, 0] = np.minimum(bounds[of_mysql, 0] + 1, bounds[of_mysql, 1])
     events["kind"][entries] = canal_types.ROWDATA
@@ -95,7 +95,7 @@ class AnnotationTexts:
         by_name, self._names = place_queries(sketch, tuple(named))
         sizes = self._bounds[:, 1] - self._bounds[:, 0]
         self._at = sketch.take(int(sizes.sum()))
-        self.records: Records = by_name[found.name_of]
+        self.records: Records = by_name.take(found.name_of)  # an index copies field by field
         self.records["sql"] = self._at + np.cumsum(sizes) - sizes
         self.records["sql_bytes"] = sizes
 
@@ -120,29 +120,18 @@ def _utf8(data: Bytes, bounds: Int64s) -> tuple[Bytes, Int64s]:
 
 def hide_annotations(events: Records) -> None:
     """Make those whose rows are all hidden move cursors, no more."""
-    annotations, _, hidden = _followed(events)
-    events["flags"][annotations[hidden]] |= EVENT_SILENT | EVENT_IN_TRANSACTION
+    annotations, shown = _followed(events)
+    events["flags"][annotations[shown == HIDDEN_ROWS]] |= EVENT_SILENT | EVENT_IN_TRANSACTION
 
 
 def annotated(events: Records) -> tuple[Int64s, Int64s]:
     """Return the annotations whose rows are shown, and the first event with rows of each. (Rows
     that are in the next chunk are not known here.)"""
-    annotations, first, _ = _followed(events)
-    is_known = first >= 0
-    return annotations[is_known], first[is_known]
+    annotations, shown = _followed(events)
+    return annotations[shown >= 0], shown[shown >= 0]
 
 
-def _followed(events: Records) -> tuple[Int64s, Int64s, Bools]:
-    """Return the annotations, the first event of each whose rows are shown (-1: none), and of which
-    there are rows, but hidden ones alone."""
-    annotations = np.flatnonzero(_IS_ANNOTATION[events["type_code"]])
-    if not len(annotations):
-        return annotations, annotations, np.zeros(0, np.bool_)
-    has_rows = of_rows(events) & (events["kind"] == canal_types.ROWDATA)
-    ends = np.append(np.flatnonzero(~has_rows), len(events))
-    end = ends[np.searchsorted(ends, annotations, side="right")]
-    is_hidden = events["flags"] & EVENT_SILENT != 0
-    shown = np.append(np.flatnonzero(has_rows & ~is_hidden), len(events))
-    first = shown[np.searchsorted(shown, annotations)]
-    first = np.where(first < end, first, -1)
-    return annotations, first, (first < 0) & (end > annotations + 1)
+def _followed(events: Records) -> tuple[Int64s, Int64s]:
+    annotations, shown = np.empty((2, len(events)), np.int64)
+    count = follow_annotations(events, annotations, shown)
+    return annotations[:count], shown[:count]

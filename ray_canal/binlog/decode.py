@@ -195,7 +195,6 @@ def _fill(work: Work, count: int) -> DecodedChunk:
     annotations = None
     if len(parsed.annotations.bounds):
         annotations = AnnotationTexts(sketch, parsed.annotations, read_only(work.raw.data))
-        queries = np.concatenate([queries, annotations.records])
     _place_bitmaps(sketch, work)
     tables_at = sketch.size_bytes
     texts_at, room = place_tables(work.plan, work.shape, work.sizes, work.dest, tables_at)
@@ -212,6 +211,7 @@ def _fill(work: Work, count: int) -> DecodedChunk:
     for at, text in texts:
         arena[at : at + len(text)] = np.frombuffer(text, np.uint8)
     if annotations is not None:
+        _write(arena, queries_at + queries.nbytes, annotations.records)
         annotations.write(arena)
     layouts = []
     for version, plan, shape in zip(parsed.tables, work.plans, work.shape, strict=True):

@@ -19,7 +19,7 @@ def gtid_set_after(before: str, gtids: Records) -> str:
         return _with_runs(before, gtids, np.zeros(1, np.int64))
     flavor = gtids["flavor"]
     if (flavor == GTID_MARIADB).any():
-        return _mariadb_after(before, gtids[flavor == GTID_MARIADB])
+        return _mariadb_after(before, gtids, np.flatnonzero(flavor == GTID_MARIADB))
     is_named = flavor == GTID_MYSQL
     named = gtids if is_named.all() else gtids[is_named]
     if not len(named):
@@ -58,10 +58,13 @@ def _run_starts(named: Records) -> Int64s:
     return np.append(0, np.flatnonzero(~goes_on) + 1)
 
 
-def _mariadb_after(before: str, gtids: Records) -> str:
+def _mariadb_after(before: str, gtids: Records, named: Int64s) -> str:
+    """The position after the `named` ones: the last of each domain."""
     position = MariadbGtid.parse(before)
-    domains, from_end = np.unique(gtids["domain"][::-1], return_index=True)
-    for domain, back in zip(domains.tolist(), from_end.tolist(), strict=True):
-        last = gtids[len(gtids) - 1 - back]
-        position.add(domain, int(last["server_id"]), int(last["gno"]))
+    domains = gtids["domain"][named]
+    ends = np.append(np.flatnonzero(domains[1:] != domains[:-1]), len(named) - 1)  # of runs
+    _, from_end = np.unique(domains[ends[::-1]], return_index=True)
+    for number in named[ends[len(ends) - 1 - from_end]].tolist():
+        last = gtids[number]
+        position.add(int(last["domain"]), int(last["server_id"]), int(last["gno"]))
     return str(position)

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.base.memory import load8, load16, load32
 
@@ -68,6 +69,12 @@ _XA_START_TEXT = np.frombuffer(b"XA START ", np.uint8)  # as servers write it
 _XA_END_TEXT = np.frombuffer(b"XA END ", np.uint8)
 _SAVEPOINT_TEXT = np.frombuffer(b"SAVEPOINT ", np.uint8)
 _START_TRANSACTION_TEXT = np.frombuffer(b"START TRANSACTION", np.uint8)
+
+
+@inlined
+def is_annotation(kind):
+    """Tell if it is the text of a statement whose rows follow."""
+    return kind == ev.ROWS_QUERY or kind == ev.MARIADB_ANNOTATE_ROWS
 
 
 @inlined

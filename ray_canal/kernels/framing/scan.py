@@ -243,7 +243,7 @@ def _effect_of(buffer, at, length, state, carry):
             state[IN_TRANSACTION] = 1
     elif kind == ev.QUERY:
         return _effect_of_query(buffer, at, length, state, carry)
-    elif kind == ev.ROWS_QUERY or kind == ev.MARIADB_ANNOTATE_ROWS:
+    elif q.is_annotation(kind):
         return _HOLDS
     elif kind == ev.MARIADB_QUERY_COMPRESSED:  # its text cannot be seen here
         state[COMPRESSED] = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ray_canal.kernels.base.jit import without_refcounts
+from ray_canal.kernels.base.memory import copy
 from ray_canal.kernels.base.utf8 import meaning_of
 
 
@@ -21,6 +22,5 @@ def copy_texts(source, bounds, target, at):
     """Copy the texts, one behind the other, to `target` from offset `at` on."""
     for k in range(bounds.shape[0]):
         start, size = bounds[k, 0], bounds[k, 1] - bounds[k, 0]
-        for i in range(size):
-            target[at + i] = source[start + i]
+        copy(target, at, source, start, size)
         at += size

@@ -32,6 +32,7 @@ from ray_canal.kernels.framing.query import (
     XA_BEGINS,
     XA_ENDS,
     entry_of_query,
+    is_annotation,
     is_savepoint,
     opens_transaction,
 )
@@ -154,8 +155,8 @@ def _has_no_entry(kind, mariadb):
 
 
 @inlined
-def _is_read_by_python(kind, mariadb):
-    """Tell if it is an event next to rows that Python reads: a statement's text, its variables."""
+def _is_next_to_rows(kind, mariadb):
+    """Tell if it has an entry and is next to rows: the text of their statement, its variables."""
     if kind < 64:
         return ev.NEXT_TO_ROWS >> kind & 1 != 0
     return mariadb and kind == ev.MARIADB_ANNOTATE_ROWS
@@ -167,12 +168,6 @@ def _ends_statement(kind, mariadb):
     if kind < 64:
         return ev.BETWEEN_STATEMENTS >> kind & 1
     return 1 if mariadb and kind == ev.MARIADB_GTID else 0
-
-
-@inlined
-def is_annotation(kind):
-    """Tell if it is the text of a statement whose rows follow."""
-    return kind == ev.ROWS_QUERY or kind == ev.MARIADB_ANNOTATE_ROWS
 
 
 @inlined
@@ -351,7 +346,7 @@ def _read_event(data, event, mariadb, id_bytes, found, tables):
         return _read_xid(data, event, found)
     if kind == ev.MARIADB_GTID if mariadb else g.is_mysql_gtid(kind):
         return _read_gtid_event(data, event, found)
-    if _is_read_by_python(kind, mariadb):
+    if _is_next_to_rows(kind, mariadb):
         _draft(found.events[event.number], 0, state[IN_TRANSACTION], state)
         return KIND_SPECIAL
     if kind == ev.INCIDENT:

@@ -60,6 +60,9 @@ def place_rows(heads, numbers, rows, row, present, events):
         event["present"] = heads[i, present]
 
 
+NO_ROWS: Final = -1
+HIDDEN_ROWS: Final = -2
+
 # Flags of binlog/chunk.py.
 _ROWDATA: Final = 2
 _IN_TRANSACTION: Final = 1
@@ -81,6 +84,28 @@ def closes(events, i):
     following = events[i + 1]
     named = event["gtid"] >= 0 and event["gtid"] == following["gtid"]
     return not named and event["position"] != following["position"]
+
+
+@without_refcounts
+def follow_annotations(events, annotations, shown):
+    """Fill `annotations` with the numbers of the texts of statements, and `shown` with the first
+    event of each whose rows are shown: NO_ROWS if none follow, HIDDEN_ROWS if all of them are
+    hidden. Return how many there are."""
+    count = 0
+    for i in range(events.size):
+        if not q.is_annotation(events[i]["type_code"]):
+            continue
+        annotations[count], shown[count] = i, NO_ROWS
+        for k in range(i + 1, events.size):
+            kind = events[k]["type_code"]
+            if kind >= 64 or not ev.ROWS >> kind & 1 or events[k]["kind"] != _ROWDATA:
+                break
+            if not events[k]["flags"] & _SILENT:
+                shown[count] = k
+                break
+            shown[count] = HIDDEN_ROWS
+        count += 1
+    return count
 
 
 @without_refcounts
