@@ -119,7 +119,7 @@ def _measured(
             for _ in range(runs):
                 for name in systems:
                     progress.update(task, description=f"{made.name} {name}")
-                    if name not in missing:
+                    if name not in missing and made.server in SYSTEMS[name].servers:
                         try:
                             found[name].append(_one(name, made))
                         except (NotAvailable, RunFailed) as error:

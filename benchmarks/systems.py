@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.workloads import Made, cache_folder
+from benchmarks.workloads import MARIADB, MYSQL, Made, cache_folder
 from tests.servers import FetchError
 from tests.servers.run import mysql_tool
 
@@ -27,13 +27,14 @@ class NotAvailable(Exception):
 @dataclass(frozen=True, slots=True)
 class System:
     """Something that decodes. `reports`: its process prints a clock's line; else the whole process
-    is measured."""
+    is measured. `servers`: kinds whose files it reads."""
 
     name: str
     command: Callable[[Made, int], list[str]]
     reports: bool = True
     row_limit: int = 1 << 62
     from_server: bool = False
+    servers: tuple[str, ...] = (MYSQL, MARIADB)
 
 
 def _ray_canal(view: str) -> Callable[[Made, int], list[str]]:
@@ -66,7 +67,7 @@ SYSTEMS = {
     for system in (
         System("ray_canal-arrow", _ray_canal("arrow")),
         System("ray_canal-entries", _ray_canal("entries")),
-        System("mysqlbinlog", _mysqlbinlog, reports=False),
+        System("mysqlbinlog", _mysqlbinlog, reports=False, servers=(MYSQL,)),
         System("mysql-event-stream", _event_stream, row_limit=50_000),
         System("mysql-replication", _mysql_replication, row_limit=5_000, from_server=True),
     )

@@ -1,9 +1,10 @@
-"""The workloads: binlog files that a real MySQL 9.7 wrote, made once and kept; nearly a gigabyte
-each, so that the quickest readers take a second or two.
+"""The workloads: binlog files that a real MySQL 9.7 or MariaDB wrote, made once and kept; nearly a
+gigabyte each, so that the quickest readers take a second or two.
 
     W1   bulk: 8 M inserted rows of 8 columns, 1,000 a transaction
     W2   small: 1.6 M transactions of one row on the same table, 50/40/10 insert/update/delete
     W3   wide: 1.2 M inserted rows of 60 mixed columns, 200 a statement
+    W4   MariaDB: W2's transactions, with what MariaDB writes unasked: each statement's text
 
 The server computes every value from the row's number and a seed, so that the same scale gives the
 same rows.
@@ -26,6 +27,7 @@ from typing import Any
 from tests.servers import Server, start
 
 SEED = 20260901
+MYSQL, MARIADB = "mysql97", "mariadb"
 Progress = Callable[[int], None]
 
 _ITEM = """CREATE TABLE bench.item (
@@ -73,12 +75,15 @@ class Workload:
     rows_per_statement: int
     version: int
     """Part of the cached files' name; goes up when what is written changes."""
+    server: str = MYSQL
+    """The kind of server that writes it, and that readers read it from."""
 
 
 WORKLOADS = {
     "W1": Workload("W1", 8_000_000, 1000, 1),
     "W2": Workload("W2", 1_600_000, 1, 1),
     "W3": Workload("W3", 1_200_000, 200, 2),
+    "W4": Workload("W4", 1_000_000, 1, 1, MARIADB),
 }
 
 
@@ -90,6 +95,7 @@ class Made:
     rows: int
     size_bytes: int
     files: tuple[str, ...]
+    server: str = MYSQL
 
 
 def cache_folder() -> Path:
@@ -108,7 +114,8 @@ def make(workload: Workload, scale: float, progress: Progress) -> Made:
         _write(workload, rows, folder, progress)
     made = json.loads(manifest.read_text(encoding="ascii"))
     files = tuple(str(folder / name) for name in made["files"])
-    return Made(workload.name, rows, sum(os.path.getsize(name) for name in files), files)
+    size_bytes = sum(os.path.getsize(name) for name in files)
+    return Made(workload.name, rows, size_bytes, files, workload.server)
 
 
 def _write(workload: Workload, rows: int, folder: Path, progress: Progress) -> None:
@@ -117,12 +124,12 @@ def _write(workload: Workload, rows: int, folder: Path, progress: Progress) -> N
     making.mkdir(parents=True)
     # The server's directory on its own: its socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as temporary:
+        redo = "innodb-log-file-size" if workload.server == MARIADB else "innodb-redo-log-capacity"
         options: dict[str, str | None] = {
-            "max-binlog-size": "1G",
-            "innodb-redo-log-capacity": "512M", "innodb-buffer-pool-size": "512M",
+            "max-binlog-size": "1G", redo: "512M", "innodb-buffer-pool-size": "512M",
             "innodb-doublewrite": "OFF", "innodb-flush-log-at-trx-commit": "0",
         }  # fmt: skip
-        with start("mysql97", Path(temporary), options) as server:
+        with start(workload.server, Path(temporary), options) as server:
             prepare(server)
             server.execute("FLUSH BINARY LOGS")  # the tables' making stays out of the files
             before = len(server.binlogs())
@@ -213,6 +220,7 @@ _FILLERS: dict[str, Callable[[Any, int, Progress], None]] = {
     "W1": _fill_bulk,
     "W2": _fill_small,
     "W3": _fill_wide,
+    "W4": _fill_small,
 }
 
 
@@ -221,7 +229,7 @@ def served(made: Made) -> Iterator[Server]:
     """A server whose binlog is the workload's files, for peers that read from servers alone."""
     with (
         tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as temporary,
-        start("mysql97", Path(temporary)) as server,
+        start(made.server, Path(temporary)) as server,
     ):
         serve_files(server, made)
         yield server

@@ -33,6 +33,8 @@ RATIO_GOALS: dict[tuple[str, str, str], float] = {
     ("W2", ENTRIES, FASTER_ZONGJI): 5,
     ("W3", ARROW, FASTER_ZONGJI): 12,
     ("W3", ARROW, BARE): 3,
+    ("W4", ARROW, FASTER_ZONGJI): 5,
+    ("W4", ARROW, BARE): 1.2,
 }
 RATE_GOALS = {("W1", ARROW): 1_800_000, ("W1", ENTRIES): 1_000_000}
 

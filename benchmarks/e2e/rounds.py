@@ -68,7 +68,7 @@ def measure(
             with source(made) as served:
                 for number in range(1, rounds + 1):
                     for name in names:
-                        if name in gone:
+                        if name in gone or made.server not in READERS[name].servers:
                             continue
                         telling(f"{made.name} round {number} {name}")
                         try:

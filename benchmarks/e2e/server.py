@@ -14,33 +14,43 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.workloads import Made, prepare, serve_files
+from benchmarks.workloads import MARIADB, MYSQL, Made, prepare, serve_files
 from tests.servers import Server, start
 
 _READ_BYTES = 8 << 20
 
-OPTIONS: dict[str, str | None] = {
+_OPTIONS: dict[str, str | None] = {
     "performance-schema": "ON",  # knows when a dump began
-    "tls-version": "",
-    "innodb-redo-log-capacity": "512M",
     "innodb-buffer-pool-size": "256M",
     "max-binlog-size": "1G",
 }
+OPTIONS: dict[str, dict[str, str | None]] = {
+    MYSQL: {**_OPTIONS, "tls-version": "", "innodb-redo-log-capacity": "512M"},
+    MARIADB: {
+        **_OPTIONS, "innodb-log-file-size": "512M",
+        "performance-schema-instrument": "statement/%=ON",
+        "performance-schema-consumer-events-statements-current": "ON",
+    },
+}
+"""By the server's kind."""
 
 _DUMPS = """SELECT dump.TIMER_START, own.TIMER_START
   FROM performance_schema.events_statements_current dump,
-       performance_schema.events_statements_current own
+       performance_schema.events_statements_current own,
+       performance_schema.threads thread
  WHERE dump.EVENT_NAME LIKE 'statement/com/Binlog Dump%'
-   AND own.THREAD_ID = PS_CURRENT_THREAD_ID() AND own.NESTING_EVENT_LEVEL = 0
+   AND own.THREAD_ID = thread.THREAD_ID AND thread.PROCESSLIST_ID = CONNECTION_ID()
+   AND own.NESTING_EVENT_LEVEL = 0
  ORDER BY 1"""
 
 
 @contextlib.contextmanager
 def source(made: Made | None = None) -> Iterator[Source]:
     """A server with the workload's tables, and, when there is one, its files as the binlog."""
+    kind = MYSQL if made is None else made.server
     with (
         tempfile.TemporaryDirectory(prefix="ray_canal_bench_") as temporary,
-        start("mysql97", Path(temporary), OPTIONS) as server,
+        start(kind, Path(temporary), OPTIONS[kind]) as server,
     ):
         prepare(server)
         if made is not None:

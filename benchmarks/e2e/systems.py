@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.systems import NotAvailable, environment
-from benchmarks.workloads import Made, cache_folder
+from benchmarks.workloads import MARIADB, MYSQL, Made, cache_folder
 from tests.servers import FetchError
 from tests.servers.run import mysql_tool
 
 PEERS = Path(__file__).parent / "peers"
 Limits = Mapping[str, int]
 Command = Callable[[int, int, int], list[str]]
-_ZONGJI: Limits = {"W1": 800_000, "W2": 200_000, "W3": 80_000}
+_ZONGJI: Limits = {"W1": 800_000, "W2": 200_000, "W3": 80_000, "W4": 200_000}
 
 WARM = 0.25
 """The part of its rows that each reader has before its clock starts."""
@@ -30,13 +30,14 @@ WARM = 0.25
 class Reader:
     """Something that reads rows from a server. `command`(port, rows, warm_rows) runs it; None: of
     this tree, in the child that has Ray. Without `says` the whole process is measured. `limits`:
-    rows of each workload, of those that are slow."""
+    rows of each workload, of those that are slow. `servers`: kinds that it reads from."""
 
     name: str
     command: Command | None
     view: str = ""
     says: bool = True
     limits: Limits = field(default_factory=dict)
+    servers: tuple[str, ...] = (MYSQL, MARIADB)
     folder: Path | None = None
     version: Callable[[], str] = lambda: ""
 
@@ -162,22 +163,22 @@ READERS = {
     for reader in (
         Reader(ARROW, None, "arrow"),
         Reader(ENTRIES, None, "entries"),
-        Reader(RAW, lambda *_: [], says=False, version=_mysqlbinlog_version),
+        Reader(RAW, lambda *_: [], says=False, servers=(MYSQL,), version=_mysqlbinlog_version),
         Reader(BARE, _java("BareParser.java"), version=_jar_version("mysql-binlog-connector-java")),
         *(_zongji(package) for package in ZONGJI),
         Reader(
             EMBEDDED, _java("Embedded.java"),
-            limits={"W1": 800_000, "W2": 200_000, "W3": 80_000},
+            limits={"W1": 800_000, "W2": 200_000, "W3": 80_000}, servers=(MYSQL,),
             version=_jar_version("debezium-connector-mysql"),
         ),
         Reader(
             "mysql-event-stream", _python_peer("mysql-event-stream", "event_stream.py"),
-            limits={"W1": 200_000, "W2": 60_000, "W3": 40_000},
+            limits={"W1": 200_000, "W2": 60_000, "W3": 40_000, "W4": 60_000},
             version=_python_version("mysql-event-stream"),
         ),
         Reader(
             "mysql-replication", _python_peer("mysql-replication", "mysql_replication.py"),
-            limits={"W1": 40_000, "W2": 10_000, "W3": 6_000},
+            limits={"W1": 40_000, "W2": 10_000, "W3": 6_000, "W4": 10_000},
             version=_python_version("mysql-replication"),
         ),
     )
