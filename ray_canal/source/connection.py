@@ -298,7 +298,13 @@ def translated(config: SourceConfig, *, logged_in: bool = False) -> Iterator[Non
         text = str(arguments[-1]) if arguments else type(error).__name__
         raise server_error(config, code, text, logged_in=logged_in) from None
     except (OSError, EOFError) as error:
-        raise ConnectionLost(f"{_who(config)}: {error}") from None
+        raise ConnectionLost(f"{_who(config)}: {error}{_advice(error)}") from None
+
+
+def _advice(error: OSError | EOFError) -> str:
+    """Return what to do where no more files may be open; else nothing."""
+    is_full = isinstance(error, OSError) and error.errno == errno.EMFILE
+    return f"; {MORE_OPEN_FILES}" if is_full else ""
 
 
 def _tls(config: SourceConfig) -> dict[str, Any]:
@@ -328,9 +334,12 @@ def tls_context(tls: TlsConfig, key: str) -> ssl.SSLContext | None:
         if tls.cert:
             context.load_cert_chain(tls.cert, tls.key or None)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
+        failure = ConfigError(
             f"{key}: cannot use ca {tls.ca!r}, cert {tls.cert!r}, key {tls.key!r}: {error}"
-        ) from error
+            f"{_advice(error)}"
+        )
+        failure.retryable = error.errno == errno.EMFILE  # nothing is wrong with the files
+        raise failure from error
     return context
 
 

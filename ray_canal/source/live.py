@@ -43,6 +43,7 @@ from ray_canal.model.start import ALL_CURSORS, Start, StartOptions
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.checks import refuse_settings
 from ray_canal.source.chunk_pace import ChunkPace
+from ray_canal.source.connection import translated
 from ray_canal.source.crossing import Crossing
 from ray_canal.source.dump import BinlogDump, ReplicaIdentity
 from ray_canal.source.health import HealthCheck, probe
@@ -74,6 +75,7 @@ class LiveSource:
     """A source that reads one server; port.py has its methods."""
 
     def __init__(self, config: InstanceConfig) -> None:
+        """Raises ConnectionLost."""
         self._all = config.source
         self._config = config.source  # of the server that is read
         self._health: HealthCheck | None = None
@@ -83,7 +85,8 @@ class LiveSource:
         self._dump: BinlogDump | None = None
         self._replica = ReplicaIdentity(str(uuid.uuid4()))
         self._identity = SourceIdentity(self._config.address)
-        self._wake_out, self._wake_in = os.pipe()
+        with translated(config.source):  # no more files may be open
+            self._wake_out, self._wake_in = os.pipe()
         self._same_log = SameLog(self._config, self._wake_out)
         self._interrupted = False
         self._closed = False

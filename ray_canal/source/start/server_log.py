@@ -15,6 +15,7 @@ from ray_canal.config import SourceConfig
 from ray_canal.errors import UNUSABLE_CURSOR, ConnectionLost, ServerSettingRefused, SourceError
 from ray_canal.model.position import EntryPosition, SourceIdentity
 from ray_canal.source.catalog import Catalog
+from ray_canal.source.connection import translated
 from ray_canal.source.dump import BinlogDump, ReplicaIdentity
 from ray_canal.source.start.log_file import WIDE_OFFSET, takes_wide_offsets
 
@@ -139,7 +140,8 @@ class ServerLog:
 @contextlib.contextmanager
 def log_of_server(config: SourceConfig, catalog: Catalog) -> Iterator[ServerLog]:
     """Yield a server's log for a look that nobody has to wake. The catalog stays open."""
-    wake, writer = os.pipe()
+    with translated(config):
+        wake, writer = os.pipe()
     try:
         yield ServerLog(config, catalog, wake)
     finally:

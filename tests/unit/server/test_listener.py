@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import random
-import resource
 import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +22,7 @@ from ray_canal.server import listener
 from ray_canal.server.listener import TcpServer
 from tests.canal_client import RawClient
 from tests.certificates import make_certificate
+from tests.open_files import no_more_files
 from tests.pace import Pace
 from tests.served_destination import Decoded, ServedDestination, opener
 from tests.unit.server.conftest import run, serving
@@ -128,20 +125,6 @@ def test_no_more_open_files_are_told_once_and_clients_wait(
     assert len(told) == 1
     assert "Too many open files; " in told[0]
     assert "`ulimit -n`" in told[0]
-
-
-@contextlib.contextmanager
-def no_more_files() -> Iterator[None]:
-    """Every descriptor that this process may have is taken."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(map(int, os.listdir("/proc/self/fd")))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
-    with contextlib.ExitStack() as taken:
-        taken.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
-        with contextlib.suppress(OSError):
-            while True:
-                taken.callback(os.close, os.dup(0))
-        yield
 
 
 def test_an_address_that_the_machine_has_not_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

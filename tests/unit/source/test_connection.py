@@ -6,11 +6,12 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ray_canal.config import SourceConfig
+from ray_canal.config import SourceConfig, TlsConfig
 from ray_canal.errors import (
     AuthenticationFailed,
     CanalError,
@@ -19,7 +20,11 @@ from ray_canal.errors import (
     PrivilegeMissing,
     ServerSettingRefused,
 )
-from ray_canal.source.connection import connect, server_error
+from ray_canal.source.connection import connect, server_error, tls_context
+from ray_canal.source.live import LiveSource
+from tests.certificates import make_certificate
+from tests.local_destination import instance
+from tests.open_files import no_more_files
 
 VERIFY = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate"
 
@@ -106,3 +111,15 @@ def test_a_name_that_no_host_has_is_told(host: str) -> None:
     """The resolver's own encoding refuses it, with a UnicodeError."""
     with pytest.raises(ConfigError, match=r"source\.address.*no host"):
         connect(SourceConfig(address=f"{host}:3306", username="canal"))
+
+
+def test_no_more_open_files_pass_and_are_told(tmp_path: Path) -> None:
+    """A snapshot, which counts what is no lost connection, had failed for good; and a certificate
+    was taken for a wrong one."""
+    config = instance(source={"address": "127.0.0.1:1", "username": "root"})
+    tls = TlsConfig(mode="verify_ca", ca=str(make_certificate(tmp_path)[0]))
+    tls_context(tls, "source.tls")
+    for call in (lambda: LiveSource(config), lambda: tls_context(tls, "source.tls")):
+        with no_more_files(), pytest.raises(CanalError, match="ulimit -n") as caught:
+            call()
+        assert caught.value.retryable
