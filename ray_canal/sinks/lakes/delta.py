@@ -28,7 +28,13 @@ from deltalake.exceptions import (
 
 from ray_canal.model.table_event import ERASE, TRUNCATE
 from ray_canal.sinks.lakes.delta_ends import same, told_ends
-from ray_canal.sinks.lakes.delta_files import DeltaTarget, as_schema, can_be_shared, merge_files
+from ray_canal.sinks.lakes.delta_files import (
+    DeltaTarget,
+    as_schema,
+    can_be_shared,
+    merge_files,
+    plain_text,
+)
 from ray_canal.sinks.lakes.file_shares import ONE_WRITER, Writers
 from ray_canal.sinks.lakes.lake_types import (
     as_logged,
@@ -430,12 +436,13 @@ def _translated(uri: str) -> Iterator[None]:
     except CommitFailedError as error:
         if _APPEND_ONLY in str(error):
             text = "take the property delta.appendOnly from it, or leave it out"
-            raise SinkError(f"{uri}: {error}: {text}", "schema") from None
-        raise SinkError(f"{uri}: somebody else has committed meanwhile: {error}", "retry") from None
+            raise SinkError(f"{uri}: {plain_text(error)}: {text}", "schema") from None
+        text = f"somebody else has committed meanwhile: {plain_text(error)}"
+        raise SinkError(f"{uri}: {text}", "retry") from None
     except (DeltaError, OSError) as error:
         kind: Kind = "retry"
         if isinstance(error, DeltaProtocolError | SchemaMismatchError):
             kind = "schema"
         elif _UNFIT in str(error):
             kind = "poison"
-        raise SinkError(f"{uri}: {error}", kind) from None
+        raise SinkError(f"{uri}: {plain_text(error)}", kind) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 64 << 20
 """A row group has so many rows or so many bytes at most: else each commit would add a small one."""
 _AS_TEXT = (pa.string(), pa.large_string(), pa.binary(), pa.null())
 _TOLD_TEXT = 64  # characters of a value in the statistics
+_CAUSE = re.compile(r"\s*(\x1b\[\d+m)*↳(\x1b\[\d+m)*\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,3 +287,8 @@ def _is_told(value: object) -> bool:
     if isinstance(value, float):
         return bool(np.isfinite(value))
     return isinstance(value, int) or (isinstance(value, str) and len(value) <= _TOLD_TEXT)
+
+
+def plain_text(error: Exception) -> str:
+    """Return an error of delta-rs in one line: it gives each cause a line and a colour."""
+    return _CAUSE.sub(": ", str(error)).strip()

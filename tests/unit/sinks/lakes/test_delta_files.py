@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from ray_canal.sinks.lakes import delta_files, file_shares
 from ray_canal.sinks.lakes.delta import DeltaFile
 from ray_canal.sinks.lakes.file_shares import Writers, in_threads
 from ray_canal.sinks.port import SinkError
 from ray_canal.views.row_places import NOWHERE, RowPlace
+from tests.fixture_disk import SmallDisk
 
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.string()), ("v", pa.float64())])
 KEY = ["a", "b"]
@@ -229,3 +231,13 @@ def test_values_that_become_text_are_the_servers(tmp_path: Path) -> None:
     assert pa.table(DeltaTable(uri).to_pyarrow_table()).to_pylist() == [
         {"a": 1, "f": "1e20", "at": "2026-11-21 05:31:46"}
     ]
+
+
+def test_a_full_disk_is_told_in_one_line(disk: SmallDisk) -> None:
+    disk.fill()
+    rows = pa.table({"a": [1]})
+    with pytest.raises((OSError, DeltaError)) as caught:
+        write_deltalake(str(disk.folder / "t"), rows)
+    text = delta_files.plain_text(caught.value)
+    assert text.isprintable()
+    assert "Unable to copy data to file: No space left on device" in text
