@@ -3,8 +3,10 @@ row events.
 
 What was in them takes their place in the chunk, behind a frame that keeps their place in the file
 (kernels/framing/walk.py describes it), so that the stages behind see plain events only. A chunk
-that grows over its size becomes several; a payload is read piece by piece, so no more than a chunk
-and one event of it is in memory.
+that grows over its size becomes several; a large payload is read piece by piece, so no more than a
+chunk and one event of it is in memory. There may be a compressed event for each row, so kernels
+(kernels/framing/compressed.py) find them and put what was in them in place, many at once; those
+that these leave out, large or broken ones, are read here one by one.
 
 Formats: TRANSACTION_PAYLOAD is fields of packed number, packed length and value (1 payload size,
 2 compression: 0 zstd, 255 none, 3 uncompressed size), a 0, then the payload: whole events without
@@ -15,21 +17,23 @@ CorruptEvent where bytes are missing or disagree.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import zstandard
 
 from ray_canal.binlog.chunk import RawChunk
 from ray_canal.binlog.events import event_name
 from ray_canal.binlog.reader import Reader
 from ray_canal.errors import CorruptEvent, DecodeError, UnsupportedEvent
 from ray_canal.kernels.base import event_types
-from ray_canal.kernels.framing import scan
+from ray_canal.kernels.framing import compressed, scan
 from ray_canal.kernels.framing.walk import FRAME_BYTES
-from ray_canal.model.arrays import Bytes
+from ray_canal.model.arrays import Bytes, Int64s
 
 _ZSTD, _NOT_COMPRESSED = 0, 255
 _PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = 1, 2, 3
@@ -38,6 +42,8 @@ _ZLIB_FACTOR_MAX = 1100
 _QUERY_HEAD_BYTES = 13
 _PAYLOAD_HEAD_BYTES_MAX = 256
 _HEADER = struct.Struct("<IBIIIH")
+_MANY = 4096
+"""Compressed events that are opened at once."""
 
 
 def opened(chunk: RawChunk, chunk_bytes: int, event_bytes_max: int) -> Iterator[RawChunk]:
@@ -64,6 +70,7 @@ class _Opener:
         self._chunk_bytes = chunk_bytes
         self._event_bytes_max = event_bytes_max
         self._trailer = event_types.CHECKSUM_BYTES if chunk.head.has_checksum else 0
+        self._id_bytes = _table_id_bytes(chunk.head.post_header_bytes)
         self.start = chunk.head.position
         self._head = chunk.head
         carried = chunk.head.carried_bytes
@@ -74,13 +81,13 @@ class _Opener:
         data = self._chunk.data
         at = self._chunk.head.carried_bytes
         while True:
-            found = int(scan.next_compressed(data, at))
-            self._add(data[at:found])
+            found = self._open_many(at)
             self.start += found - at
+            at = found
             if found == data.size:
                 break
-            length = int.from_bytes(data[found + 9 : found + 13].tobytes(), "little")
-            event = data[found : found + length]
+            length = int.from_bytes(data[at + 9 : at + 13].tobytes(), "little")
+            event = data[at : at + length]
             self._check(event)
             is_payload = event[4] == event_types.TRANSACTION_PAYLOAD
             is_query = event[4] == event_types.MARIADB_QUERY_COMPRESSED
@@ -92,15 +99,36 @@ class _Opener:
             else:
                 plain = self._plain(event)
                 self._add(self._frame(event, 0, plain.size), plain)
-            at = found + length
+            at += length
             self.start += length
         last = self.cut(self.start)
         if last is not None:
             yield last
 
+    def _open_many(self, at: int) -> int:
+        """Open the events from `at` on; return where that ends: before one that has to be read
+        alone, or before which the chunk has to be cut."""
+        data, limit = self._chunk.data, min(self._chunk_bytes, self._event_bytes_max)
+        found = np.empty((_MANY, compressed.FIELDS), np.int64)
+        count, end = compressed.find_compressed(
+            data, at, self._trailer, self._id_bytes, self._chunk_bytes - self._size, limit, found
+        )
+        opened = _texts(data.data, found[:count])
+        texts = np.frombuffer(b"".join(opened), np.uint8)
+        good = int(compressed.sound_payloads(found[: len(opened)], texts))
+        if good < count:  # read alone, it tells what is wrong
+            end = int(found[good, compressed.AT])
+        if not good:
+            self._add(data[at:end])
+            return int(end)
+        found = found[:good]
+        out = np.empty(compressed.opened_bytes(found, at, end), np.uint8)
+        compressed.place_opened(data, at, end, self.start - at, found, texts, out)
+        self._add(out)
+        return int(end)
+
     def _plain(self, event: Bytes) -> Bytes:
-        post_header = self._chunk.head.post_header_bytes
-        return _plain_event(event, self._trailer, post_header, self._event_bytes_max)
+        return _plain_event(event, self._trailer, self._id_bytes, self._event_bytes_max)
 
     def _check(self, event: Bytes) -> None:
         if self._trailer:
@@ -193,21 +221,43 @@ class _Payload:
                 raise _payload_size()
             yield self.data
             return
-        import pyarrow as pa  # only here: other processes of the pipeline do without
-
         left = self.size
         try:
-            source = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(self.data)), "zstd")
+            source = zstandard.ZstdDecompressor().stream_reader(
+                self.data.data, read_across_frames=True
+            )
             while left:
-                block = np.frombuffer(source.read_buffer(min(block_bytes, left)), np.uint8)
+                block = np.frombuffer(source.read(min(block_bytes, left)), np.uint8)
                 if not block.size:
                     raise _payload_size()
                 left -= block.size
                 yield block
             if source.read(1):
                 raise _payload_size()
-        except (OSError, pa.ArrowException) as error:
+        except zstandard.ZstdError as error:
             raise CorruptEvent(f"TRANSACTION_PAYLOAD: its zstd data is broken: {error}") from None
+
+
+def _texts(data: memoryview, found: Int64s) -> list[bytes]:
+    """Open events as far as that succeeds."""
+    texts: list[bytes] = []
+    zstd = zstandard.ZstdDecompressor()
+    with contextlib.suppress(zlib.error, zstandard.ZstdError):
+        for at, count, size, kind in found[:, compressed.PACKED : compressed.KIND + 1].tolist():
+            packed = data[at : at + count]
+            if kind == event_types.TRANSACTION_PAYLOAD:
+                if zstandard.frame_content_size(packed) not in (-1, size):
+                    break
+                text = zstd.decompress(packed, max_output_size=size, allow_extra_data=False)
+            else:
+                stream = zlib.decompressobj()
+                text = stream.decompress(packed, size + 1)
+                if not stream.eof:
+                    break
+            if len(text) != size:
+                break
+            texts.append(text)
+    return texts
 
 
 def _payload_size() -> CorruptEvent:
@@ -234,7 +284,13 @@ def _payload(body: Bytes) -> _Payload:
 # ---- MariaDB
 
 
-def _plain_event(event: Bytes, trailer: int, post_header: bytes, bytes_max: int) -> Bytes:
+def _table_id_bytes(post_header: bytes) -> int:
+    """Return how long table ids are in row events, by the length of their fixed part."""
+    number = event_types.TABLE_MAP - 1
+    return 4 if len(post_header) > number and post_header[number] == 6 else 6
+
+
+def _plain_event(event: Bytes, trailer: int, id_bytes: int, bytes_max: int) -> Bytes:
     """MariaDB's compressed event as the plain one, without checksum."""
     kind = int(event[4])
     name = event_name(kind)
@@ -246,9 +302,7 @@ def _plain_event(event: Bytes, trailer: int, post_header: bytes, bytes_max: int)
         reader.skip(int.from_bytes(head[11:13], "little") + head[8] + 1)
     else:
         plain_kind = kind - event_types.MARIADB_WRITE_ROWS_COMPRESSED_V1 + event_types.WRITE_ROWS_V1
-        number = event_types.TABLE_MAP - 1
-        short_ids = len(post_header) > number and post_header[number] == 6
-        reader.skip((4 if short_ids else 6) + 2)
+        reader.skip(id_bytes + 2)
         if kind >= event_types.MARIADB_WRITE_ROWS_COMPRESSED:
             plain_kind = kind - event_types.MARIADB_WRITE_ROWS_COMPRESSED + event_types.WRITE_ROWS
             extra = reader.integer(2)

@@ -74,22 +74,11 @@ def _has_no_place(kind, state):
 
 
 @without_refcounts
-def _is_compressed(kind):
+def is_compressed(kind):
     """Tell if it holds compressed events or is one."""
     return kind == ev.TRANSACTION_PAYLOAD or (
         ev.FIRST_MARIADB_COMPRESSED <= kind <= ev.LAST_MARIADB_COMPRESSED
     )
-
-
-@without_refcounts
-def next_compressed(data, at):
-    """Return the offset of the first compressed event at or after `at`; the data's size if there is
-    none. The data is whole events."""
-    while at < data.size:
-        if _is_compressed(np.int64(data[at + 4])):
-            break
-        at += load32(data, at + 9)
-    return at
 
 
 @without_refcounts
@@ -230,10 +219,10 @@ def _effect_of(buffer, at, length, state, carry):
         flags_at = HEADER_BYTES + (4 if state[ROWS_HEADER_BYTES] == 6 else 6)
         if length >= flags_at + 2 and load16(buffer, at + flags_at) & ev.FLAG_STATEMENT_END:
             state[CARRY_COUNT] = 0
-        state[COMPRESSED] |= _is_compressed(kind)
+        state[COMPRESSED] |= is_compressed(kind)
     elif kind == ev.XID or kind == ev.XA_PREPARE or kind == ev.TRANSACTION_PAYLOAD:
         _end_transaction(state, carry)
-        state[COMPRESSED] |= _is_compressed(kind)
+        state[COMPRESSED] |= is_compressed(kind)
         return _ENDS
     elif is_mysql_gtid(kind):
         _begin_transaction(state, carry, at, length)

@@ -3,6 +3,7 @@ servers do it."""
 
 from __future__ import annotations
 
+import random
 import struct
 import zlib
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from ray_canal.binlog import inflate
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk, RawChunk
 from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.canal.generated import EntryProtocol_pb2 as pb
@@ -223,6 +225,50 @@ def test_a_broken_mariadb_event_is_an_error_with_its_place(change: str) -> None:
     with pytest.raises((CorruptEvent, UnsupportedEvent)) as caught:
         list(cut(data))
     assert caught.value.position == place
+
+
+def outcome(data: bytes, chunk_bytes: int) -> list[object]:
+    found: list[object] = []
+    try:
+        found.extend((chunk.head, chunk.data.tobytes()) for chunk in cut(data, chunk_bytes))
+    except DecodeError as error:
+        found.append((type(error), str(error)))
+    return found
+
+
+def changed(data: bytes, rng: random.Random) -> bytes:
+    """Some bytes of one compressed event changed, often of its head; its checksum mended."""
+    events = [*split(data)]
+    number = rng.choice([k for k, e in enumerate(events) if e[4] == 40 or e[4] >= 165])
+    e, body = events[number], bytearray(events[number][19:-4])
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        at = rng.randrange(min(len(body), rng.choice([16, 40, 1 << 20])))
+        if rng.random() < 0.8:
+            body[at] = rng.choice([0, 1, 2, 3, 0x81, 250, 252, 253, 254, 255, rng.randrange(256)])
+        elif rng.random() < 0.5:
+            del body[at : at + rng.randint(1, 9)]
+        else:
+            body[at:at] = rng.randbytes(rng.randint(1, 9))
+        body = body or bytearray(1)
+    events[number] = event(e, e[4], bytes(body))
+    return data[:4] + b"".join(events)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_many_at_once_are_what_each_alone_is(
+    kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what is wrong with a broken one, and what comes before it."""
+    rng, is_mysql = random.Random(seed), kind == "mysql"
+    name = "mysql97/mysql_dml.binlog" if is_mysql else "mariadb1011/maria_dml.binlog"
+    data = compressed_mysql(golden(name)) if is_mysql else compressed_maria(golden(name))
+    files = [(data, size) for size in (500, 3000)]
+    files += [(changed(data, rng), rng.choice([500, 3000, 1 << 20])) for _ in range(25)]
+    many = [outcome(*each) for each in files]
+    monkeypatch.setattr(inflate, "_MANY", 0)
+    for (_, size), one, other in zip(files, [outcome(*each) for each in files], many, strict=True):
+        assert one == other, f"chunks of {size} bytes"
 
 
 def test_a_failed_cutter_gives_nothing_more() -> None:
