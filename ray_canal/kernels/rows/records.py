@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from ray_canal.kernels.base import event_types as ev
 from ray_canal.kernels.base.jit import inlined, without_refcounts
 from ray_canal.kernels.framing import query as q
@@ -97,7 +99,7 @@ def follow_annotations(events, annotations, shown):
             continue
         annotations[count], shown[count] = i, NO_ROWS
         for k in range(i + 1, events.size):
-            kind = events[k]["type_code"]
+            kind = np.int64(events[k]["type_code"])
             if kind >= 64 or not ev.ROWS >> kind & 1 or events[k]["kind"] != _ROWDATA:
                 break
             if not events[k]["flags"] & _SILENT:
