@@ -222,7 +222,8 @@ def _name(row: dict[str, Any]) -> Name:
 
 def _table_of(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> SnapshotTable | None:
     """Return the table; None: it is a sequence. Raises PrivilegeMissing: its columns cannot be
-    seen; TableMetaMismatch: it was dropped since it was looked for."""
+    seen; TableMetaMismatch: it was dropped since it was looked for, or while it was described,
+    also where it is there again."""
     schema, table = _name(row)
     state = now.state(schema, table)
     if state is None:
@@ -236,6 +237,8 @@ def _table_of(catalog: Catalog, now: Descriptions, row: dict[str, Any]) -> Snaps
     if is_sequence(state.columns):
         return None
     indexes = now.indexes(schema, table)
+    if not indexes and any(column.is_key for column in state.meta.columns):
+        raise TableMetaMismatch(f"{schema}.{table} was dropped while it was described")
     index, key, keyless = _key(now, indexes, state.meta)
     texts = any(column.charset for column in state.meta.columns if column.name in key)
     collations = now.collations(schema, table) if texts else {}

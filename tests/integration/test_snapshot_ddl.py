@@ -266,3 +266,27 @@ def test_a_temporary_table_of_the_same_name_is_none_of_it(altered: Server) -> No
         )  # fmt: skip
         found = {row["after"]["id"] for batch in snapshot for row in batch.to_pylist()}
     assert found == {1, 2}
+
+
+@pytest.mark.parametrize("server", ["mysql97", "mariadb"], indirect=True)
+def test_a_table_that_is_made_again_while_it_is_described_is_described_again(
+    altered: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its columns were read, then it had no index: the snapshot failed, for it had no key."""
+    make, indexes = "create table altered.t (id int primary key)", Descriptions.indexes
+
+    def between(described: Descriptions, schema: str, table: str) -> Any:
+        altered.execute("drop table altered.t")
+        found = indexes(described, schema, table)
+        altered.execute(make)
+        return found
+
+    altered.execute(make)
+    config = config_of(altered).destination("snap")
+    with contextlib.closing(SnapshotPlan(config, TableFilter())) as plan:
+        with monkeypatch.context() as patched:
+            patched.setattr(Descriptions, "indexes", between)
+            with pytest.raises(TableMetaMismatch, match=r"altered\.t was dropped while it was"):
+                plan.wanted((SnapshotWish(r"altered\..*"),))
+        [wanted] = plan.wanted((SnapshotWish(r"altered\..*"),))
+    assert wanted.full_name == "altered.t"
