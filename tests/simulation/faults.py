@@ -39,6 +39,7 @@ class Faults:
             self.on_purged = self.on_reset
             self.snapshot_mode = chance.choice(("keyed", "keyed", "consistent"))
         self.gone: set[int] = set()  # rows that may be left out: no log of a server has them
+        self._purged: set[int] = set()
         self.undone_places: set[tuple[int, int]] = set()  # what is there was also never committed
         self._undone: list[tuple[int, int]] = []  # rows from one number to another: never committed
         self.logs_gone = False  # a log was reset or put back, or files of it were purged
@@ -152,6 +153,7 @@ class Faults:
         self.logs_gone = True
         self.is_unseen_reset |= self._was_reset
         purged = self.run.master.purge(self.random.choice((1, 2)))
+        self._purged.update(purged)
         if self.on_purged == "earliest":
             self.gone.update(purged)
 
@@ -168,8 +170,8 @@ class Faults:
         await self._next_second(self.run.master)
         self.logs_gone = self._was_reset = True
         rows = self.run.master.reset()
-        if self.on_reset == "earliest":
-            self.gone.update(rows)
+        if self.on_reset == "earliest":  # also what a subscriber has not heard of yet
+            self.gone.update(rows, self._purged)
             self.begins_again = True
 
     async def restore_server(self) -> None:
