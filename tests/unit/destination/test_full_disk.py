@@ -8,7 +8,7 @@ import pytest
 from ray_canal.config import MetaConfig
 from ray_canal.errors import InstanceNotRunning, MetaUnavailable
 from ray_canal.meta.checks import check_cursors
-from ray_canal.model.message import EMPTY_BATCH
+from ray_canal.model.message import EMPTY_BATCH, MessageHead
 from tests.fixture_disk import SmallDisk
 from tests.local_destination import (
     ALL,
@@ -21,6 +21,23 @@ from tests.local_destination import (
     take,
     until,
 )
+
+
+async def taken_of(disk: SmallDisk) -> tuple[LocalDestination, MessageHead]:
+    """A destination on a disk, and what its subscriber took and acked."""
+    destination = new_destination(disk.folder)
+    await destination.wait_running(60)
+    await destination.subscribe(1, ALL)
+    first = await take(destination, 1, seconds=30)
+    assert first is not None
+    return destination, first
+
+
+async def goes_on(destination: LocalDestination, first: MessageHead) -> None:
+    """What was acked is durable, and the rest comes once."""
+    await destination.wait_running(60)
+    assert follow_each_other([first, *await drain(destination, 1)])
+    await destination.stop()
 
 
 async def refused(destination: LocalDestination, disk: SmallDisk) -> None:
@@ -38,10 +55,7 @@ def test_acks_wait_for_room_on_the_disk(disk: SmallDisk) -> None:
     """They are refused; gets go on; what is acked again then is durable and comes once."""
 
     async def story() -> None:
-        destination = new_destination(disk.folder)
-        await destination.wait_running(60)
-        await destination.subscribe(1, ALL)
-        first = await take(destination, 1, seconds=30)
+        destination, first = await taken_of(disk)
         disk.fill()
         await refused(destination, disk)
         assert (await destination.get_without_ack(1, 4, 30.0)).id != EMPTY_BATCH
@@ -53,29 +67,20 @@ def test_acks_wait_for_room_on_the_disk(disk: SmallDisk) -> None:
         assert "Free space there" in status["error"]
         disk.make_room()
         await until(lambda: destination.generations == 1)  # by itself
-        await destination.wait_running(60)
-        assert first is not None
-        assert follow_each_other([first, *await drain(destination, 1)])
-        await destination.stop()
+        await goes_on(destination, first)
 
     run(story())
 
 
 def test_a_generation_that_begins_on_a_full_disk_waits_for_room(disk: SmallDisk) -> None:
     async def story() -> None:
-        destination = new_destination(disk.folder)
-        await destination.wait_running(60)
-        await destination.subscribe(1, ALL)
-        first = await take(destination, 1, seconds=30)
+        destination, first = await taken_of(disk)
         disk.fill()
         destination.state.log.fail(InstanceNotRunning("the source is away"))
         await until(lambda: "Free space there" in str(destination.state.supervisor.failure))
         disk.make_room()
         await until(lambda: destination.generations == 2)
-        await destination.wait_running(60)
-        assert first is not None
-        assert follow_each_other([first, *await drain(destination, 1)])
-        await destination.stop()
+        await goes_on(destination, first)
 
     run(story())
 
@@ -85,10 +90,7 @@ def test_a_start_on_a_full_disk_waits_for_room(disk: SmallDisk) -> None:
     the start was given up, with the advice to put back an older copy."""
 
     async def story() -> None:
-        destination = new_destination(disk.folder)
-        await destination.wait_running(60)
-        await destination.subscribe(1, ALL)
-        first = await take(destination, 1, seconds=30)
+        destination, first = await taken_of(disk)
         await destination.stop()
         disk.fill()
         meta = MetaConfig(path=str(disk.folder / "meta.db"))
@@ -101,10 +103,7 @@ def test_a_start_on_a_full_disk_waits_for_room(disk: SmallDisk) -> None:
         assert "put back" not in str(caught.value)
         disk.make_room()
         await until(lambda: destination.generations == 1)
-        await destination.wait_running(60)
-        assert first is not None
-        assert follow_each_other([first, *await drain(destination, 1)])
-        await destination.stop()
+        await goes_on(destination, first)
 
     run(story())
 
@@ -113,10 +112,7 @@ def test_a_disk_that_is_mounted_read_only_is_named(disk: SmallDisk) -> None:
     """The advice was to put back an older copy, which loses what was acked since."""
 
     async def story() -> None:
-        destination = new_destination(disk.folder)
-        await destination.wait_running(60)
-        await destination.subscribe(1, ALL)
-        first = await take(destination, 1, seconds=30)
+        destination, first = await taken_of(disk)
         await destination.stop()
         disk.remount("ro")
         meta = MetaConfig(path=str(disk.folder / "meta.db"))
@@ -126,9 +122,6 @@ def test_a_disk_that_is_mounted_read_only_is_named(disk: SmallDisk) -> None:
         assert "put back" not in str(caught.value)
         disk.remount("rw")
         await until(lambda: destination.generations == 1)
-        await destination.wait_running(60)
-        assert first is not None
-        assert follow_each_other([first, *await drain(destination, 1)])
-        await destination.stop()
+        await goes_on(destination, first)
 
     run(story())
