@@ -35,11 +35,7 @@ from ray_canal.kernels.framing import compressed, scan
 from ray_canal.kernels.framing.walk import FRAME_BYTES
 from ray_canal.model.arrays import Bytes, Int64s
 
-_ZSTD, _NOT_COMPRESSED = 0, 255
-_PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = 1, 2, 3
-_ZLIB_FACTOR_MAX = 1100
-"""Deflate makes at most 1,032 bytes of one; a header that says more lies."""
-_QUERY_HEAD_BYTES = 13
+_NOT_COMPRESSED = 255
 _PAYLOAD_HEAD_BYTES_MAX = 256
 _HEADER = struct.Struct("<IBIIIH")
 _MANY = 4096
@@ -270,15 +266,15 @@ def _payload(body: Bytes) -> _Payload:
     fields: dict[int, int] = {}
     while number := reader.packed():
         value = Reader(reader.take(reader.packed()), "TRANSACTION_PAYLOAD")
-        if number in (_PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE):
+        if number <= compressed.UNCOMPRESSED_SIZE:
             fields[number] = value.packed()
     data = body[len(head) - reader.left :]
-    compression = fields.get(_COMPRESSION, _NOT_COMPRESSED)
-    if fields.get(_PAYLOAD_SIZE, data.size) != data.size:
+    compression = fields.get(compressed.COMPRESSION, _NOT_COMPRESSED)
+    if fields.get(compressed.PAYLOAD_SIZE, data.size) != data.size:
         raise CorruptEvent("TRANSACTION_PAYLOAD: the payload is not as long as it says")
-    if compression not in (_ZSTD, _NOT_COMPRESSED):
+    if compression not in (compressed.ZSTD, _NOT_COMPRESSED):
         raise UnsupportedEvent(f"TRANSACTION_PAYLOAD: compression {compression} is not known")
-    return _Payload(data, compression, fields.get(_UNCOMPRESSED_SIZE, data.size))
+    return _Payload(data, compression, fields.get(compressed.UNCOMPRESSED_SIZE, data.size))
 
 
 # ---- MariaDB
@@ -298,7 +294,7 @@ def _plain_event(event: Bytes, trailer: int, id_bytes: int, bytes_max: int) -> B
     reader = Reader(body, name)
     if kind == event_types.MARIADB_QUERY_COMPRESSED:
         plain_kind = event_types.QUERY
-        head = reader.take(_QUERY_HEAD_BYTES)
+        head = reader.take(compressed.QUERY_HEAD_BYTES)
         reader.skip(int.from_bytes(head[11:13], "little") + head[8] + 1)
     else:
         plain_kind = kind - event_types.MARIADB_WRITE_ROWS_COMPRESSED_V1 + event_types.WRITE_ROWS_V1
@@ -327,7 +323,7 @@ def _inflated(reader: Reader, name: str, bytes_max: int) -> bytes:
         raise UnsupportedEvent(f"{name}: compression header {mark:#x} is not known")
     size = int.from_bytes(reader.take(length_bytes), "big")
     packed = reader.take(reader.left)
-    if size > min(bytes_max, len(packed) * _ZLIB_FACTOR_MAX):
+    if size > min(bytes_max, len(packed) * compressed.ZLIB_FACTOR_MAX):
         raise CorruptEvent(f"{name}: {len(packed)} bytes cannot hold {size}")
     stream = zlib.decompressobj()
     try:

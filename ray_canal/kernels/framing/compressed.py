@@ -17,12 +17,12 @@ from ray_canal.kernels.base.memory import (
     load8,
     load16,
     load32,
-    load64,
     load_be,
     store8,
     store32,
     store64,
 )
+from ray_canal.kernels.base.packed import packed_integer
 from ray_canal.kernels.framing.scan import is_compressed
 from ray_canal.kernels.framing.walk import FRAME_BYTES
 
@@ -36,30 +36,14 @@ KIND: Final = 5  # of the plain event; TRANSACTION_PAYLOAD: whole events
 HEAD_BYTES: Final = 6  # behind the header, before what is compressed: a plain event's head
 FIELDS: Final = 7
 
-_PAYLOAD_SIZE: Final = 1
-_COMPRESSION: Final = 2
-_UNCOMPRESSED_SIZE: Final = 3
-_ZSTD: Final = 0
-_QUERY_HEAD_BYTES: Final = 13
-_ZLIB_FACTOR_MAX: Final = 1100
-"""Deflate makes at most 1,032 bytes of one."""
-
-
-@inlined
-def _packed(data, at, end):
-    """Return a length-encoded integer, and the offset behind it; -1 if it is broken."""
-    if at >= end:
-        return 0, -1
-    first = load8(data, at)
-    if first < 251:
-        return first, at + 1
-    if first == 252 and end - at > 2:
-        return load16(data, at + 1), at + 3
-    if first == 253 and end - at > 3:
-        return load16(data, at + 1) | load8(data, at + 3) << 16, at + 4
-    if first == 254 and end - at > 8:
-        return load64(data, at + 1), at + 9
-    return 0, -1
+# Fields of a payload's head.
+PAYLOAD_SIZE: Final = 1
+COMPRESSION: Final = 2
+UNCOMPRESSED_SIZE: Final = 3
+ZSTD: Final = 0
+QUERY_HEAD_BYTES: Final = 13
+ZLIB_FACTOR_MAX: Final = 1100
+"""Deflate makes at most 1,032 bytes of one; a header that says more lies."""
 
 
 @without_refcounts
@@ -67,28 +51,26 @@ def _read_payload(data, at, end, event):
     """Read a payload's head; tell if it is a sound one of zstd."""
     size, method, opened = -1, -1, -1
     while True:
-        number, at = _packed(data, at, end)
-        if at < 0:
-            return False
+        number, at = packed_integer(data, at, end)
         if number == 0:
             break
-        length, at = _packed(data, at, end)
-        if at < 0 or length < 0 or length > end - at:
+        length, at = packed_integer(data, at, end)
+        if number < 0 or length < 0 or length > end - at:
             return False
-        if 0 < number <= _UNCOMPRESSED_SIZE:
-            value, behind = _packed(data, at, at + length)
-            if behind < 0:
+        if number <= UNCOMPRESSED_SIZE:
+            value, _ = packed_integer(data, at, at + length)
+            if value < 0:
                 return False
-            if number == _PAYLOAD_SIZE:
+            if number == PAYLOAD_SIZE:
                 size = value
-            elif number == _COMPRESSION:
+            elif number == COMPRESSION:
                 method = value
             else:
                 opened = value
         at += length
     event[PACKED], event[PACKED_BYTES], event[BYTES] = at, end - at, opened
     event[KIND], event[HEAD_BYTES] = ev.TRANSACTION_PAYLOAD, 0
-    return method == _ZSTD and size == end - at and opened >= 0
+    return method == ZSTD and size == end - at and opened >= 0
 
 
 @without_refcounts
@@ -102,8 +84,8 @@ def _head_of_rows(data, at, end, kind, id_bytes):
         if end - at < 2 or load16(data, at) < 2:
             return -1, plain
         at += load16(data, at)
-    columns, at = _packed(data, at, end)
-    if at < 0 or columns < 0 or columns > 8 * (end - at):
+    columns, at = packed_integer(data, at, end)
+    if columns < 0 or columns > 8 * (end - at):
         return -1, plain
     is_update = plain == ev.UPDATE_ROWS_V1 or plain == ev.UPDATE_ROWS
     at += (columns + 7) // 8 * (2 if is_update else 1)
@@ -115,7 +97,7 @@ def _read_event(data, at, end, id_bytes, event):
     """Read the head of MariaDB's compressed event `data[at:end]`; tell if it is a sound one."""
     kind, body = load8(data, at + 4), at + HEADER_BYTES
     if kind == ev.MARIADB_QUERY_COMPRESSED:
-        plain, mark = ev.QUERY, body + _QUERY_HEAD_BYTES
+        plain, mark = ev.QUERY, body + QUERY_HEAD_BYTES
         if mark > end:
             return False
         mark += load16(data, body + 11) + load8(data, body + 8) + 1
@@ -130,7 +112,7 @@ def _read_event(data, at, end, id_bytes, event):
     opened = load_be(data, mark + 1, length_bytes)
     event[PACKED], event[PACKED_BYTES], event[BYTES] = packed, end - packed, opened
     event[KIND], event[HEAD_BYTES] = plain, mark - body
-    return opened <= (end - packed) * _ZLIB_FACTOR_MAX
+    return opened <= (end - packed) * ZLIB_FACTOR_MAX
 
 
 @without_refcounts

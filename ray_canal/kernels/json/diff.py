@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 
 from ray_canal.kernels.base.jit import kernel
-from ray_canal.kernels.base.memory import copy, load_le
+from ray_canal.kernels.base.memory import copy
+from ray_canal.kernels.base.packed import packed_integer
 from ray_canal.kernels.json.scalars import CORRUPT, NO_SPACE, quoted
 from ray_canal.kernels.json.text import DEPTH_MAX, STACK_FIELDS, json_text
 
@@ -38,16 +39,7 @@ _ARRAY_INSERT: Final = 3
 @kernel
 def _packed(src, at, end):
     """Return a packed length and the offset after it; (-1, 0) if it does not fit before `end`."""
-    if at >= end:
-        return np.int64(-1), np.int64(0)
-    value = np.int64(src[at])
-    at += 1
-    if value > 250:
-        count = 2 if value == 252 else 3 if value == 253 else 8 if value == 254 else 0
-        if count == 0 or end - at < count:
-            return np.int64(-1), np.int64(0)
-        value = load_le(src, at, count)
-        at += count
+    value, at = packed_integer(src, at, end)
     if value < 0 or value > end - at:
         return np.int64(-1), np.int64(0)
     return value, np.int64(at)

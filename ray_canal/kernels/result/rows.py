@@ -25,7 +25,6 @@ from ray_canal.kernels.base.memory import (
     load16,
     load32,
     load64,
-    load_le,
     set_word,
     store8,
     store16,
@@ -33,6 +32,7 @@ from ray_canal.kernels.base.memory import (
     store64,
     word,
 )
+from ray_canal.kernels.base.packed import packed_integer
 from ray_canal.kernels.rows import rows as r
 from ray_canal.kernels.rows import wire as w
 from ray_canal.kernels.rows.arrays import ColumnArrays, Window
@@ -59,20 +59,6 @@ _SECOND_US: Final = 1_000_000
 
 
 @inlined
-def _packed(source, at, end):
-    """Return (length, offset after it), the length negative if it is broken."""
-    if at >= end:
-        return np.int64(-1), at
-    first = load8(source, at)
-    if first < 251:
-        return first, at + 1
-    count = 2 if first == 252 else (3 if first == 253 else 8)
-    if first == 251 or first == 255 or end - at <= count:
-        return np.int64(-1), at
-    return load_le(source, at + 1, count), at + 1 + count
-
-
-@inlined
 def _value_end(source, at, end, line, plan, tables, sizes, size_at):
     """Add a text's bytes to `sizes`; return the offset after the value, or an error code."""
     size = word(plan, line + w.SIZE)
@@ -83,7 +69,7 @@ def _value_end(source, at, end, line, plan, tables, sizes, size_at):
             return w.TRUNCATED
         count = load8(source, at)
         return at + 1 + count if count < end - at else w.TRUNCATED
-    count, start = _packed(source, at, end)
+    count, start = packed_integer(source, at, end)
     if count < 0 or count > end - start:
         return w.TRUNCATED
     read = word(plan, line + w.WIRE)
@@ -336,7 +322,7 @@ def _decimals(arrays, window, line, slot):
         if at < 0:
             put_null(plan, line, dest, slot, arena, window.row + k)
             continue
-        count, at = _packed(source, at, source.size)
+        count, at = packed_integer(source, at, source.size)
         to = values + 4 * limbs * (window.row + k)
         good = short and _short_decimal(source, at, count, scale, arena, to)
         if not good and not _digits(source, at, count, scale, arena, to, limbs):
@@ -356,7 +342,7 @@ def _texts(arrays, window, line, slot):
         if at < 0:
             not_valid(dest, slot, arena, window.row + k)
         else:
-            count, at = _packed(source, at, source.size)
+            count, at = packed_integer(source, at, source.size)
             if read == w.READ_TRANSCODED:
                 kind, table = word(plan, line + w.CHARSET), word(plan, line + w.TABLE)
                 to = to_utf8(source, at, at + count, kind, arrays.tables, table, arena, to)
