@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -93,12 +94,24 @@ def send(pid: int, number: int) -> None:
         return
 
 
-@contextmanager
+def _threads_sleep(pid: int) -> bool:
+    """Whether every thread is in the state T of proc_pid_stat(5)."""
+    found = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # one that has ended meanwhile
+            found.add((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    return found == {"T"}
+
+
+@contextlib.contextmanager
 def stopped(*pids: int) -> Iterator[None]:
-    """SIGSTOP inside the `with` block, SIGCONT at its end."""
+    """SIGSTOP inside the `with` block, SIGCONT at its end. On a busy machine a thread can still
+    answer for 20 ms after the signal: wait for all of them."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
+        for pid in pids:
+            wait_for(functools.partial(_threads_sleep, pid), 30.0, f"process {pid} stops")
         yield
     finally:
         for pid in pids:

@@ -43,7 +43,7 @@ def test_nobody_waits_for_ever_for_a_port_that_sleeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They hung for as long as it slept."""
-    name, others = "port_sleeps", {*running(SERVER), *running(CONTROLLER)}
+    name, others = tmp_path.name, {*running(SERVER), *running(CONTROLLER)}
     config = {**deployment(tmp_path, free_port()), "ray": {"namespace": name}}
     canal.start(config)
     sleeping = {*running(SERVER), *running(CONTROLLER)} - others
@@ -80,7 +80,7 @@ def test_nobody_waits_for_ever_for_a_head_that_sleeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls waited for as long as it slept, or ended with an error of Ray's after a minute."""
-    name, address = "head_sleeps", ray.get_runtime_context().gcs_address
+    name, address = tmp_path.name, ray.get_runtime_context().gcs_address
     config = {**deployment(tmp_path, 0), "ray": {"namespace": name}}
     del config["server"]
     canal.start(config)
