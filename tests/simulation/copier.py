@@ -31,6 +31,7 @@ class Copier(Client):
         self._prepared: dict[str, list[int]] = {}  # rows that count from XA COMMIT on
         self._snapshot = ""
         self._has_ended = False  # its end has come
+        self._leaves = False  # whether it has left is not known
         self._lacks: set[int] = set()  # tables that no snapshot reads again
 
     def take_terms(self, other: Client) -> None:
@@ -39,13 +40,23 @@ class Copier(Client):
         self.highest, self.copy = other.highest, dict(other.copy)
         self._prepared = {xa_id: list(rows) for xa_id, rows in other._prepared.items()}
         self._snapshot, self._has_ended = other._snapshot, other._has_ended
+        self._leaves = other._leaves
         self._lacking(other._lacks)
 
     async def subscribe(self, connector: AsyncConnector) -> None:
+        if self._leaves:  # its call has failed: with rows of before it cannot begin again
+            await self._leave(connector)
         await connector.subscribe(
             self.filter, policy=self.policy, transactions=self.transactions, snapshot="initial"
         )
         self.first = 0
+
+    async def _leave(self, connector: AsyncConnector) -> None:
+        """Unsubscribe; what it has is void, as the next subscription brings all rows."""
+        self._leaves = True
+        await super()._leave(connector)
+        self._leaves = False
+        self.copy, self._prepared = {}, {}
 
     def missing(self) -> int | None:
         if self.run.faults.is_unseen_reset:
