@@ -39,12 +39,14 @@ class Departures:
         await self.forget(client_id)
         self._lifecycle.end_if_deserted()
 
-    async def expire(self, known: SubscriberMeta, why: str) -> None:
-        """Mark a subscriber as expired; if it comes back, a catch-up serves it."""
+    async def expire(self, known: SubscriberMeta, why: str, idle_s: int | None = None) -> None:
+        """Mark a subscriber as expired; if it comes back, a catch-up serves it. `idle_s`: so long
+        it has made no call; None leaves what is recorded."""
         client_id, epoch = known.client_id, await self._state.guard.for_writing()
         await self._keep_start(epoch, client_id)
-        expired = dataclasses.replace(known, expired=int(time.time()))
-        await self._state.subscribers.save(expired, epoch)
+        idle_s = known.idle_s if idle_s is None else idle_s
+        expired = dataclasses.replace(known, expired=int(time.time()), idle_s=idle_s)
+        await self._state.subscribers.save(expired, epoch, of=known)
         pipeline = self._state.log.pipeline
         if pipeline is not None:
             self._catch_ups.close(client_id)

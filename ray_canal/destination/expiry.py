@@ -82,6 +82,5 @@ class Expiry:
                     await table.save(dataclasses.replace(known, idle_s=int(idle_s)))
                 return
             why = f"it made no call for {idle_s / 3600:.3g} h (store.subscriber_expire_hours)"
-            idle = dataclasses.replace(known, idle_s=int(idle_s))
-            await self._departures.expire(idle, why)
+            await self._departures.expire(known, why, int(idle_s))
         await self._state.changed.wake()

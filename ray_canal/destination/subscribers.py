@@ -150,7 +150,8 @@ class SubscriberService:
             known = (await self.records()).get(client_id)
             if known is not None and known.holder != holder:
                 epoch = await self._state.guard.for_writing()
-                await self._table.save(dataclasses.replace(known, holder=holder), epoch)
+                held = dataclasses.replace(known, holder=holder)
+                await self._table.save(held, epoch, of=known)
 
     async def _admit(self, client_id: int) -> None:
         """Wait for the log. Where the cursors of others keep the destination from its start, it

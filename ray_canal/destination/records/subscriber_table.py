@@ -99,12 +99,18 @@ class SubscriberTable:
         self._known.update({**found, **kept})
         return [*kept.values()]
 
-    async def save(self, subscriber: SubscriberMeta, epoch: int | None = None) -> None:
+    async def save(
+        self,
+        subscriber: SubscriberMeta,
+        epoch: int | None = None,
+        *,
+        of: SubscriberMeta | None = None,
+    ) -> None:
         """Write a subscriber, then remember it; both, also if the caller is cancelled meanwhile.
-        `subscriber`: made of the one that is known now; what is written of that one until its turn
-        comes, stays. `epoch`: None is the present one. Raises Fenced, MetaUnavailable;
-        InstanceRestarted: a new generation has begun."""
-        base = self._known.get(subscriber.client_id)
+        `of`: the one that it was made of, None is the one that is known now; what is written of
+        that one until its turn comes, stays. `epoch`: None is the present one. Raises Fenced,
+        MetaUnavailable; InstanceRestarted: a new generation has begun."""
+        base = self._known.get(subscriber.client_id) if of is None else of
         await to_its_end(
             self._save(subscriber, base, self._guard.epoch if epoch is None else epoch)
         )

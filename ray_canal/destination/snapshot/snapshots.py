@@ -235,7 +235,8 @@ class Snapshots:
                     self._end(client_id)
                 now = self.followed(client_id, now)
                 epoch = await self._state.guard.for_writing()
-                await table.save(dataclasses.replace(known, snapshot=now.to_json()), epoch)
+                changed = dataclasses.replace(known, snapshot=now.to_json())
+                await table.save(changed, epoch, of=known)
         self._wanted.set()
         await self.changed.wake()
         return self._report(client_id, now)
@@ -257,7 +258,8 @@ class Snapshots:
             if now != ledger:
                 now = self.followed(client_id, now)
                 epoch = await self._state.guard.for_writing()
-                await table.save(dataclasses.replace(known, snapshot=now.to_json()), epoch)
+                changed = dataclasses.replace(known, snapshot=now.to_json())
+                await table.save(changed, epoch, of=known)
             if found is not None and found[0].ledger.id == ledger.id:
                 found[0].restart_tables(names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import shutil
 import sqlite3
 import threading
@@ -186,5 +187,37 @@ def test_a_damaged_record_is_removed(tmp_path: Path) -> None:
             assert [found["client_id"] for found in await store.subscribers()] == [8]
         finally:
             await store.stop()
+
+    run(story())
+
+
+def test_a_cursor_that_moves_while_its_subscriber_expires_is_not_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the log begins is written first, and takes its time; what was known of the subscriber
+    before that was written over what came meanwhile."""
+
+    async def story() -> None:
+        async with running(tmp_path, instance(store=SMALL_LOG, runs="always")) as store:
+            await store.subscribe(7, ALL)
+            table, cursors = store.state.subscribers, store.state.records.cursors
+            go = asyncio.Event()
+            keep, was = cursors.keep, table.get(7).cursor
+            assert was is not None
+            there = dataclasses.replace(was.position, position=was.position.position + 9)
+            now = dataclasses.replace(was, position=there)
+
+            async def slow(*args: Any) -> None:
+                await go.wait()
+                await keep(*args)
+
+            monkeypatch.setattr(cursors, "keep", slow)
+            expiring = asyncio.create_task(store.operate(7, "expire"))
+            await asyncio.sleep(0.05)
+            await table.move_cursor(7, was, now)
+            go.set()
+            await expiring
+            assert (await cursors.load())[7].cursor == table.get(7).cursor == now
+            assert table.get(7).expired
 
     run(story())
