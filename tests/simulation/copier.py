@@ -45,6 +45,7 @@ class Copier(Client):
 
     async def subscribe(self, connector: AsyncConnector) -> None:
         if self._leaves:  # its call has failed: with rows of before it cannot begin again
+            await connector.subscribe(self.filter, snapshot="never")
             await self._leave(connector)
         await connector.subscribe(
             self.filter, policy=self.policy, transactions=self.transactions, snapshot="initial"
