@@ -115,7 +115,7 @@ soak-servers: setup servers
 	$(BIN)/python -m pytest -m soak tests/integration/test_log_identity.py tests/integration/test_next_file.py tests/integration/test_replica_order.py \
 		tests/integration/test_timelines.py tests/integration/test_secrets.py tests/integration/test_quarantine.py \
 		tests/integration/test_charsets.py tests/integration/test_schema_history.py \
-		tests/integration/test_log_replaced.py tests/integration/test_group_replication.py \
+		tests/integration/test_log_replaced.py tests/integration/test_group_replication.py tests/integration/test_galera.py \
 		tests/integration/test_online_schema_change.py tests/integration/test_differential.py $(PYTEST_ARGS)
 
 ## make soak-snapshot  200 snapshots by each mode on each server beside writers, restarts, kills and DDL (two hours)

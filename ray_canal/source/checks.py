@@ -20,6 +20,7 @@ from ray_canal.source.binlog_files import check_magic, list_binlogs
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import NOT_SYSTEM
 from ray_canal.source.connection import grant_advice
+from ray_canal.source.health import look_at
 from ray_canal.source.setting_checks import (
     CheckResult,
     ServerFacts,
@@ -152,9 +153,9 @@ def _check_standby(source: SourceConfig, catalog: Catalog, uuids: dict[str, str]
 
 def _check_detection(source: SourceConfig, catalog: Catalog) -> CheckResult:
     try:
-        catalog.rows(source.detect_sql)
+        look_at(source, catalog)
     except CanalError as error:
-        fix = "source.detect_sql, or the user's grants for it"
+        fix = "source.detect_sql, or the user's grants for it; or have the server join its cluster"
         return CheckResult("detect_sql", False, str(error), fix)
     return CheckResult("detect_sql", True, source.detect_sql)
 
@@ -248,12 +249,22 @@ def _check_keys(config: InstanceConfig, catalog: Catalog) -> CheckResult:
 
 
 def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:
-    """Raise ServerSettingRefused without a binlog; warn of one that does not hold all rows."""
-    if (catalog.variable("log_bin") or "").upper() not in ("ON", "1"):
+    """Raise ServerSettingRefused without a binlog, or of a Galera node that does not log what other
+    nodes write; warn of a log that does not hold all rows."""
+    if not _is_on(catalog, "log_bin"):
         raise ServerSettingRefused(
             f"MySQL at {source.address}: log_bin is off, so there is nothing to read; start the "
             "server with --log-bin"
         )
+    if _is_on(catalog, "wsrep_on") and not _is_on(catalog, "log_slave_updates"):
+        raise ServerSettingRefused(
+            f"MySQL at {source.address}: it is a node of a Galera cluster and log_slave_updates is "
+            "off, so its log lacks what other nodes write; set log_slave_updates = ON in its my.cnf"
+        )
     log_format = (catalog.variable("binlog_format") or "ROW").upper()
     if log_format != "ROW":
         log.warning("MySQL at %s: %s", source.address, statements_advice(log_format))
+
+
+def _is_on(catalog: Catalog, name: str) -> bool:
+    return (catalog.variable(name) or "").upper() in ("ON", "1")

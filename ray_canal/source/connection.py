@@ -159,14 +159,21 @@ def stream(
         yield from cursor.fetchall_unbuffered()
 
 
-SERVER_SQL = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_id')"
+SERVER_SQL = (
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN "
+    "('server_uuid', 'server_id', 'wsrep_on', 'wsrep_node_name')"
+)
 
 
 def server_uuid(rows: list[dict[str, Any]]) -> str:
     """Return who a server is, of its answer to SERVER_SQL: MySQL's server_uuid; MariaDB has none,
-    so its server id."""
+    so its server id, and in a Galera cluster the node's name, too: with wsrep_gtid_mode all nodes
+    have one server id, and each a log of its own."""
     found = {str(row["Variable_name"]): str(row["Value"]) for row in rows}
-    return found.get("server_uuid") or f"mariadb-{found['server_id']}"
+    if uuid := found.get("server_uuid"):
+        return uuid
+    node = f"-{found.get('wsrep_node_name', '')}" if found.get("wsrep_on") == "ON" else ""
+    return f"mariadb-{found['server_id']}{node}"
 
 
 def server_error(

@@ -2,8 +2,9 @@
 
 A dump tells only that a connection is there; a server whose disk is full or whose threads hang
 keeps it open and sends heartbeats. So the thread runs `detect_sql` (Canal:
-canal.instance.detecting.sql) at an interval, over a connection of its own, and takes the server for
-dead after so many failures in a row, if there is a standby to go to. Else (source.detect) failures
+canal.instance.detecting.sql) at an interval, over a connection of its own, asks whether the server
+is in its cluster (membership.py), and takes it for dead after so many failures in a row, if there
+is a standby to go to. Else (source.detect) failures
 are counted, and a statement that writes is a heartbeat in the log of an idle server.
 """
 
@@ -14,20 +15,29 @@ import threading
 from collections.abc import Callable
 
 from ray_canal.config import SourceConfig
-from ray_canal.errors import CanalError
+from ray_canal.errors import CanalError, ConnectionLost
 from ray_canal.source.catalog import Catalog
+from ray_canal.source.membership import why_apart
 
 log = logging.getLogger(__name__)
 
 
 def probe(config: SourceConfig) -> str:
-    """The server's uuid, if it answers `detect_sql` soon. Raises SourceError kinds."""
+    """The server's uuid, if it answers `detect_sql` soon, and is in its cluster. Raises SourceError
+    kinds."""
     catalog = Catalog(_hasty(config))
     try:
-        catalog.rows(config.detect_sql)
+        look_at(config, catalog)
         return catalog.server_uuid()
     finally:
         catalog.close()
+
+
+def look_at(config: SourceConfig, catalog: Catalog) -> None:
+    """Return if a server is well. Raises SourceError kinds."""
+    catalog.rows(config.detect_sql)
+    if why := why_apart(catalog):
+        raise ConnectionLost(f"MySQL at {config.address}: {why}")
 
 
 class HealthCheck:
@@ -50,7 +60,7 @@ class HealthCheck:
         failures = 0
         while not self._closed.wait(self._config.detect_interval_s):
             try:
-                self._catalog.rows(self._config.detect_sql)
+                look_at(self._config, self._catalog)
                 if failures:
                     log.warning("%s is well after %d failed checks", self._config.address, failures)
                 failures = 0

@@ -124,13 +124,14 @@ def _gtids(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckResult]
         )
         fix += "" if needed else " (a destination can then move to another server exactly)"
         yield CheckResult("gtid_mode", ok, mode, "" if ok else fix, advisory=not needed)
-    if not config.source.standby:
+    in_galera = server.value("wsrep_on") == "ON"
+    if not (config.source.standby or in_galera):
         return
     names = ("log_replica_updates", "log_slave_updates")
     name = next((each for each in names if server.value(each)), names[1])
     ok = server.value(name) in ("ON", "1")
     fix = "" if ok else f"{name} = ON in its my.cnf: else it logs nothing of what it replicates"
-    yield CheckResult(name, ok, server.value(name) or "OFF", fix, advisory=True)
+    yield CheckResult(name, ok, server.value(name) or "OFF", fix, advisory=not in_galera)
 
 
 def _retention(server: ServerFacts) -> CheckResult:

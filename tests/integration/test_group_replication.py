@@ -15,6 +15,9 @@ import pytest
 
 from ray_canal.client.connector import Connector
 from ray_canal.client.transport import RayTransport
+from ray_canal.config import SourceConfig
+from ray_canal.source.catalog import Catalog
+from ray_canal.source.membership import why_apart
 from tests.in_process_sink import destination, in_thread, until
 from tests.servers import Server, start
 from tests.servers.fetch import tree_of
@@ -155,3 +158,34 @@ def test_a_snapshot_beside_writers_and_the_death_of_a_primary(
 
                 until(is_equal)
                 assert len(held) > 300
+
+
+@pytest.mark.soak
+def test_a_member_that_has_left_its_group_is_left(tmp_path: Path) -> None:
+    """It answers, and nothing new comes into its log."""
+    with group(tmp_path / "group", multi_primary=True) as members:
+        source = {
+            "address": members[0].address,
+            "standby": [member.address for member in members[1:]],
+            "username": "root",
+            "detect_interval_s": 1.0,
+        }
+        catalog = Catalog(SourceConfig(address=members[0].address, username="root"))
+        with destination(tmp_path / "destination", source=source):
+            connector = Connector(RayTransport("x"), 7)
+            connector.subscribe(r"l\.t", start="tail")
+            assert not why_apart(catalog)
+            members[0].execute("STOP GROUP_REPLICATION")
+            assert "it is OFFLINE in its replication group" in why_apart(catalog)
+            members[1].execute("INSERT INTO l.t VALUES (5000, 1)")
+            found: list[int] = []
+
+            def has_come() -> bool:
+                message = connector.get_without_ack(100, 0.5)
+                for batch in message.batches:
+                    found.extend(row["after"]["id"] for row in batch.to_pylist())
+                connector.ack(message.id)
+                return found == [5000]
+
+            until(has_come)
+        catalog.close()

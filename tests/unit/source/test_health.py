@@ -27,6 +27,8 @@ class Checked:
         return self
 
     def rows(self, sql: str) -> list[Any]:
+        if sql.startswith("SHOW"):  # what cluster it is in
+            return []
         well = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         self.checks.release()
         if not well:

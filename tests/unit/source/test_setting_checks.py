@@ -82,6 +82,13 @@ def test_older_servers_and_mariadb() -> None:
     assert "SET GLOBAL" in checked({"server_id": "0"}, version="10.11.6-MariaDB")["server_id"].fix
 
 
+def test_a_galera_node_that_does_not_log_what_others_write() -> None:
+    node = {"wsrep_on": "ON", "log_replica_updates": "unknown"}
+    for value, ok in (("ON", True), ("OFF", False)):
+        found = checked({**node, "log_slave_updates": value}, version="10.11.6-MariaDB")
+        assert (found["log_slave_updates"].ok, found["log_slave_updates"].advisory) == (ok, False)
+
+
 def test_gtids_that_the_configuration_needs() -> None:
     assert not checked({"gtid_mode": "OFF"}, source={"gtid": True})["gtid_mode"].advisory
     wanted = {"start": "gtid", "gtid_set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1"}
