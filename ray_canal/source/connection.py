@@ -42,6 +42,8 @@ _PASSING = {
 }  # fmt: skip
 """Errors that say no more than that the server is not there for us now: it has no connection left,
 is ending, killed the connection, is in offline mode."""
+_UNKNOWN_COMMAND = 1047
+"""Galera's, too, for a node that is not in its cluster now."""
 _PRIVILEGE = {1142, 1143, 1227, 1370}
 _FATAL_READING_BINLOG = 1236
 _SETTINGS = (
@@ -200,7 +202,7 @@ def server_error(
         return _binlog_error(who, text)
     if code == 1381:
         return ServerSettingRefused(f"{who}: {text} ({code}); start the server with --log-bin")
-    if code in _PASSING:
+    if code in _PASSING or (code == _UNKNOWN_COMMAND and text.startswith("WSREP")):
         return ConnectionLost(f"{who}: {text} ({code})")
     if code == _LIMIT_OF_USER:
         return ConnectionLost(

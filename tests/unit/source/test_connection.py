@@ -19,6 +19,7 @@ from ray_canal.errors import (
     ConnectionLost,
     PrivilegeMissing,
     ServerSettingRefused,
+    SourceError,
 )
 from ray_canal.source.connection import connect, server_error, server_uuid, tls_context
 from ray_canal.source.live import LiveSource
@@ -48,6 +49,8 @@ VERIFY = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signe
         (1236, "thread cannot start in AUTO_POSITION mode: this server has GTID_MODE = OFF", True,
          ServerSettingRefused, "source.gtid = false"),
         (1226, "exceeded the 'max_questions' resource", True, ConnectionLost, "ALTER USER"),
+        (1047, "WSREP has not yet prepared node for application use", True, ConnectionLost, "1047"),
+        (1047, "Unknown command", True, SourceError, "1047"),
         (2003, f"Can't connect ({VERIFY})", False, ConnectionLost, "source.tls.ca"),
         (2026, "SSL is required but the server doesn't support it", False, ConnectionLost,
          "source.tls.mode"),
