@@ -74,6 +74,10 @@ class Descriptions:
             }
         return self._states[schema].get(table)
 
+    def state_now(self, schema: str, table: str) -> TableState | None:
+        """Return the same of this moment."""
+        return self._tables.table(schema, table)
+
     def indexes(self, schema: str, table: str) -> Indexes:
         """Return a table's indexes. Raises SourceError kinds."""
         if schema not in self._whole:

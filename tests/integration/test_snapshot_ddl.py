@@ -256,6 +256,30 @@ def test_a_table_that_is_dropped_while_it_is_described_is_no_missing_grant(
         rows_of(altered, r"altered\.t")
 
 
+class MadeAgain(Descriptions):
+    """What is seen of a table that is dropped, and made again within the second."""
+
+    server: Server
+
+    def state(self, schema: str, table: str) -> None:
+        self.server.execute(f"drop table {schema}.{table}")
+        assert super().state(schema, table) is None
+        self.server.execute(f"create table {schema}.{table} (id int primary key)")
+
+
+@pytest.mark.parametrize("server", ["mysql97", "mariadb"], indirect=True)
+def test_a_table_that_is_made_again_within_a_second_is_no_missing_grant(
+    altered: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server tells when a table was made in whole seconds: it was taken for the same one, and
+    the snapshot failed for good."""
+    altered.execute("create table altered.t (id int primary key)")
+    monkeypatch.setattr(MadeAgain, "server", altered, raising=False)
+    monkeypatch.setattr(tables, "Descriptions", MadeAgain)
+    with pytest.raises(TableMetaMismatch, match=r"altered\.t was dropped"):
+        rows_of(altered, r"altered\.t")
+
+
 @pytest.mark.parametrize("server", ["mysql56"], indirect=True)
 def test_a_temporary_table_of_the_same_name_is_none_of_it(altered: Server) -> None:
     """MySQL 5.6 logs that it ends: a session that hides a table by one had let each try fail."""
