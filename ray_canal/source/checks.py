@@ -21,6 +21,7 @@ from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import NOT_SYSTEM
 from ray_canal.source.connection import grant_advice
 from ray_canal.source.health import look_at
+from ray_canal.source.membership import in_galera
 from ray_canal.source.setting_checks import (
     CheckResult,
     ServerFacts,
@@ -256,7 +257,8 @@ def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:
             f"MySQL at {source.address}: log_bin is off, so there is nothing to read; start the "
             "server with --log-bin"
         )
-    if _is_on(catalog, "wsrep_on") and not _is_on(catalog, "log_slave_updates"):
+    wsrep = {name: catalog.variable(name) or "" for name in ("wsrep_on", "wsrep_provider")}
+    if in_galera(wsrep) and not _is_on(catalog, "log_slave_updates"):
         raise ServerSettingRefused(
             f"MySQL at {source.address}: it is a node of a Galera cluster and log_slave_updates is "
             "off, so its log lacks what other nodes write; set log_slave_updates = ON in its my.cnf"

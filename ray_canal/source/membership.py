@@ -4,6 +4,8 @@ among them. It may answer like a healthy server, and nothing new comes into its 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ray_canal.errors import PrivilegeMissing
 from ray_canal.source.catalog import Catalog
 
@@ -25,7 +27,7 @@ def why_apart(catalog: Catalog) -> str:
     """Return why a server is not in its cluster now; empty: it is, it is in none, or it does not
     tell (group replication's members: SELECT on performance_schema). Raises SourceError kinds."""
     settings = _named(catalog, _KINDS_SQL)
-    if settings.get("wsrep_on") == "ON" and settings.get("wsrep_provider", "none") != "none":
+    if in_galera(settings):
         found = _named(catalog, _GALERA_SQL)
         if found.get("wsrep_ready") == "ON":
             return ""
@@ -34,6 +36,12 @@ def why_apart(catalog: Catalog) -> str:
     if settings.get("group_replication_group_name"):
         return _why_apart_of_group(catalog)
     return ""
+
+
+def in_galera(variables: Mapping[str, str]) -> bool:
+    """Return whether a server with these global variables is a node of a Galera cluster."""
+    has_provider = variables.get("wsrep_provider", "").lower() not in ("", "none")
+    return has_provider and variables.get("wsrep_on", "").upper() == "ON"
 
 
 def _why_apart_of_group(catalog: Catalog) -> str:

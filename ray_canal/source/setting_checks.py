@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ray_canal.config import InstanceConfig
+from ray_canal.source.membership import in_galera
 
 _RETENTION_S_MIN = 24 * 3600
 _SKEW_S_MAX = 5.0
@@ -124,14 +125,14 @@ def _gtids(config: InstanceConfig, server: ServerFacts) -> Iterator[CheckResult]
         )
         fix += "" if needed else " (a destination can then move to another server exactly)"
         yield CheckResult("gtid_mode", ok, mode, "" if ok else fix, advisory=not needed)
-    in_galera = server.value("wsrep_on") == "ON"
-    if not (config.source.standby or in_galera):
+    is_node = in_galera(server.variables)
+    if not (config.source.standby or is_node):
         return
     names = ("log_replica_updates", "log_slave_updates")
     name = next((each for each in names if server.value(each)), names[1])
     ok = server.value(name) in ("ON", "1")
     fix = "" if ok else f"{name} = ON in its my.cnf: else it logs nothing of what it replicates"
-    yield CheckResult(name, ok, server.value(name) or "OFF", fix, advisory=not in_galera)
+    yield CheckResult(name, ok, server.value(name) or "OFF", fix, advisory=not is_node)
 
 
 def _retention(server: ServerFacts) -> CheckResult:

@@ -8,7 +8,7 @@ import pytest
 
 from ray_canal.errors import PrivilegeMissing
 from ray_canal.source.catalog import Catalog
-from ray_canal.source.membership import why_apart
+from ray_canal.source.membership import in_galera, why_apart
 
 GALERA = {"wsrep_on": "ON", "wsrep_provider": "/usr/lib/galera/libgalera_smm.so"}
 GROUP = {"group_replication_group_name": "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"}
@@ -40,6 +40,7 @@ def test_a_server_without_a_cluster() -> None:
 
 
 def test_a_node_of_a_galera_cluster() -> None:
+    assert in_galera(GALERA)
     assert why(GALERA, {"wsrep_ready": "ON", "wsrep_cluster_status": "Primary"}) == ""
     apart = why(GALERA, {"wsrep_ready": "OFF", "wsrep_cluster_status": "non-Primary"})
     assert "wsrep_cluster_status is non-Primary, wsrep_ready is OFF" in apart

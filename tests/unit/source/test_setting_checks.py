@@ -83,7 +83,8 @@ def test_older_servers_and_mariadb() -> None:
 
 
 def test_a_galera_node_that_does_not_log_what_others_write() -> None:
-    node = {"wsrep_on": "ON", "log_replica_updates": "unknown"}
+    provider = "/usr/lib/galera/libgalera_smm.so"
+    node = {"wsrep_on": "ON", "wsrep_provider": provider, "log_replica_updates": "unknown"}
     for value, ok in (("ON", True), ("OFF", False)):
         found = checked({**node, "log_slave_updates": value}, version="10.11.6-MariaDB")
         assert (found["log_slave_updates"].ok, found["log_slave_updates"].advisory) == (ok, False)
