@@ -3,59 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ray_canal.client.connector import Connector
-from ray_canal.client.transport import RayTransport
 from ray_canal.config import SourceConfig
 from ray_canal.errors import ServerSettingRefused
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.checks import refuse_settings
 from ray_canal.source.membership import why_apart
-from tests.in_process_sink import destination, in_thread, until
-from tests.integration.test_group_replication import FILLED, write
-from tests.servers import Server
+from tests.clusters import FILLED, held, source_of, writing
+from tests.in_process_sink import destination, until
 from tests.servers.galera import galera, wait_until_synced
 
 pytestmark = pytest.mark.soak
 
 # MariaDB Knowledge Base, "Using MariaDB GTIDs with MariaDB Galera Cluster".
 ONE_ID = {"wsrep_gtid_mode": "ON", "wsrep_gtid_domain_id": "9", "server_id": "7"}
-
-
-def source_of(nodes: list[Server]) -> dict[str, object]:
-    return {
-        "address": nodes[0].address,
-        "standby": [node.address for node in nodes[1:]],
-        "username": "root",
-        "detect_interval_s": 1.0,
-    }
-
-
-@contextlib.contextmanager
-def held(wanted: str, snapshot: str = "never") -> Iterator[dict[int, int]]:
-    """What a subscriber holds of a table (id, v)."""
-    connector, rows = Connector(RayTransport("x"), 7), {}
-    connector.subscribe(wanted, snapshot=snapshot)
-
-    def read(stopped: threading.Event) -> None:
-        while not stopped.is_set():
-            message = connector.get_without_ack(1000, 0.2)
-            for row in (row for batch in message.batches for row in batch.to_pylist()):
-                if row["event_type"] == "TRUNCATE":
-                    rows.clear()
-                if row["before"]:
-                    rows.pop(row["before"]["id"], None)
-                if row["after"]:
-                    rows[row["after"]["id"]] = row["after"]["v"]
-            connector.ack(message.id)
-
-    with in_thread(read):
-        yield rows
 
 
 @pytest.mark.parametrize("mode", ["keyed", "consistent"])
@@ -80,10 +44,7 @@ def test_a_snapshot_beside_writers_and_the_death_of_the_node(
             destination(folder, source=source_of(nodes), snapshot={"mode": mode}) as running,
             held(r"l\.t", "initial") as rows,
         ):
-            with contextlib.ExitStack() as writers:
-                for seed, servers in enumerate(places):
-                    work = lambda end, s=seed, at=servers: write(at, s, end)  # noqa: E731
-                    writers.enter_context(in_thread(work))
+            with writing(places):
                 api = running.destination.api
                 until(lambda: running.ask(api.snapshot(7, "status"))["state"] == "done")
                 nodes[0].kill()

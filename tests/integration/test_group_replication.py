@@ -4,13 +4,10 @@ has written; a snapshot next to writers, and a primary that dies."""
 from __future__ import annotations
 
 import contextlib
-import random
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pymysql
 import pytest
 
 from ray_canal.client.connector import Connector
@@ -18,13 +15,13 @@ from ray_canal.client.transport import RayTransport
 from ray_canal.config import SourceConfig
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.membership import why_apart
-from tests.in_process_sink import destination, in_thread, until
+from tests.clusters import FILLED, held, source_of, writing
+from tests.in_process_sink import destination, until
 from tests.servers import Server, start
 from tests.servers.fetch import tree_of
 from tests.servers.run import free_port
 
 GROUP = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
-FILLED = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900)"
 MEMBERS = "SELECT member_port, member_role FROM performance_schema.replication_group_members"
 
 
@@ -86,28 +83,6 @@ def primary_of(members: list[Server]) -> Server:
     return found()[0]
 
 
-def write(servers: list[Server], seed: int, stopped: threading.Event) -> None:
-    """Change random rows at the last of the servers, until it is stopped."""
-    chosen, connection = random.Random(seed), None
-    while not stopped.is_set():
-        key, other = chosen.randrange(1, 900), chosen.randrange(1, 1200)
-        statement = chosen.choice(
-            [
-                f"UPDATE l.t SET v = v + 1 WHERE id = {key}",
-                f"UPDATE IGNORE l.t SET id = {other} WHERE id = {key}",
-                f"DELETE FROM l.t WHERE id = {key}",
-                f"REPLACE INTO l.t VALUES ({other}, {chosen.randrange(1000)})",
-            ]
-        )
-        try:
-            if connection is None:
-                connection = servers[-1].connect(connect_timeout=2, read_timeout=5)
-            connection.cursor().execute(statement)
-        except pymysql.err.MySQLError:  # a conflict of two members, or the primary is gone
-            connection = None
-            time.sleep(0.05)
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("multi_primary", [False, True])
 def test_a_snapshot_beside_writers_and_the_death_of_a_primary(
@@ -116,62 +91,31 @@ def test_a_snapshot_beside_writers_and_the_death_of_a_primary(
     """What a subscriber holds in the end is what the table holds. With one primary it dies."""
     with group(tmp_path / "group", multi_primary=multi_primary) as members:
         places = [members[:1], members[1:2] if multi_primary else members[:1]]
-        source = {
-            "address": members[0].address,
-            "standby": [member.address for member in members[1:]],
-            "username": "root",
-            "detect_interval_s": 1.0,
-        }
-        held: dict[int, int] = {}
-        with destination(tmp_path / "destination", source=source) as running:
-            connector = Connector(RayTransport("x"), 7)
-            connector.subscribe(r"l\.t", snapshot="initial")
-
-            def read(stopped: threading.Event) -> None:
-                while not stopped.is_set():
-                    message = connector.get_without_ack(1000, 0.2)
-                    for row in (row for batch in message.batches for row in batch.to_pylist()):
-                        if row["before"]:
-                            held.pop(row["before"]["id"], None)
-                        if row["after"]:
-                            held[row["after"]["id"]] = row["after"]["v"]
-                    connector.ack(message.id)
-
-            with in_thread(read):
-                writers = contextlib.ExitStack()
-                for seed, servers in enumerate(places):
-                    work = lambda end, s=seed, at=servers: write(at, s, end)  # noqa: E731
-                    writers.enter_context(in_thread(work))
-                with writers:
-                    api = running.destination.api
-                    until(lambda: running.ask(api.snapshot(7, "status"))["state"] == "done")
-                    rest = members
-                    if not multi_primary:
-                        members[0].kill()
-                        rest = members[1:]
-                        for servers in places:
-                            servers.append(primary_of(rest))
-                        time.sleep(3.0)
-
-                def is_equal() -> bool:
-                    return held == dict(rest[0].execute("SELECT id, v FROM l.t"))
-
-                until(is_equal)
-                assert len(held) > 300
+        folder = tmp_path / "destination"
+        with (
+            destination(folder, source=source_of(members)) as running,
+            held(r"l\.t", "initial") as rows,
+        ):
+            with writing(places):
+                api = running.destination.api
+                until(lambda: running.ask(api.snapshot(7, "status"))["state"] == "done")
+                rest = members
+                if not multi_primary:
+                    members[0].kill()
+                    rest = members[1:]
+                    for servers in places:
+                        servers.append(primary_of(rest))
+                    time.sleep(3.0)
+            until(lambda: rows == dict(rest[0].execute("SELECT id, v FROM l.t")))
+            assert len(rows) > 300
 
 
 @pytest.mark.soak
 def test_a_member_that_has_left_its_group_is_left(tmp_path: Path) -> None:
     """It answers, and nothing new comes into its log."""
     with group(tmp_path / "group", multi_primary=True) as members:
-        source = {
-            "address": members[0].address,
-            "standby": [member.address for member in members[1:]],
-            "username": "root",
-            "detect_interval_s": 1.0,
-        }
         catalog = Catalog(SourceConfig(address=members[0].address, username="root"))
-        with destination(tmp_path / "destination", source=source):
+        with destination(tmp_path / "destination", source=source_of(members)):
             connector = Connector(RayTransport("x"), 7)
             connector.subscribe(r"l\.t", start="tail")
             assert not why_apart(catalog)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 import pymysql
 
+from tests.processes import wait_for
 from tests.servers.fetch import fetch_tree
 from tests.servers.run import Server, free_port, start
 
@@ -51,16 +51,17 @@ fi
 """
 
 
-def wait_until_synced(node: Server, timeout_s: float = 60.0) -> None:
+def _is_synced(node: Server) -> bool:
+    try:
+        found = dict(node.execute("SHOW GLOBAL STATUS LIKE 'wsrep_%'"))
+    except pymysql.err.MySQLError:
+        return False
+    return (found["wsrep_ready"], found["wsrep_local_state_comment"]) == ("ON", "Synced")
+
+
+def wait_until_synced(node: Server) -> None:
     """Return when a node is one of its cluster, with all that the others have."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        with contextlib.suppress(pymysql.err.MySQLError):
-            found = dict(node.execute("SHOW GLOBAL STATUS LIKE 'wsrep_%'"))
-            if (found["wsrep_ready"], found["wsrep_local_state_comment"]) == ("ON", "Synced"):
-                return
-        assert time.monotonic() < deadline, "the node is not synced"
-        time.sleep(0.1)
+    wait_for(lambda: _is_synced(node), 60.0, "the node is synced")
 
 
 @contextlib.contextmanager
