@@ -66,7 +66,7 @@ class Descriptions:
         """Return a table; None: there is none, or the user may not see it. Raises SourceError
         kinds."""
         if schema not in self._whole:
-            return self._tables.table(schema, table)
+            return self.state_now(schema, table)
         if schema not in self._states:
             states = self._tables.tables_of(schema)
             self._states[schema] = {

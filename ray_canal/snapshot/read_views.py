@@ -24,7 +24,7 @@ from ray_canal.snapshot.moment_reader import MomentReading
 from ray_canal.snapshot.prepared import PreparedTransactions
 from ray_canal.snapshot.session import close, other_server, server_of
 from ray_canal.source.catalog import Catalog
-from ray_canal.source.connection import SERVER_SQL, connect, query, server_uuid
+from ray_canal.source.connection import SERVER_SQL, connect, named_values, query, server_uuid
 from ray_canal.source.gtid_sets import missing_gtids, union
 
 _TRY_S = 30.0
@@ -81,8 +81,7 @@ def _way(catalog: Catalog, reader: MomentReading) -> _Tries:
 
 
 def _snapshot_status(reader: MomentReading) -> dict[str, str]:
-    rows = reader.query("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'")
-    return {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
+    return named_values(reader.query("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'"))
 
 
 def _told(

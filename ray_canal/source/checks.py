@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from ray_canal.source import server_id
 from ray_canal.source.binlog_files import check_magic, list_binlogs
 from ray_canal.source.catalog import Catalog
 from ray_canal.source.catalog_tables import NOT_SYSTEM
-from ray_canal.source.connection import grant_advice
+from ray_canal.source.connection import grant_advice, named_values
 from ray_canal.source.health import look_at
 from ray_canal.source.membership import in_galera
 from ray_canal.source.setting_checks import (
@@ -34,6 +35,11 @@ from ray_canal.source.start.server_log import log_of_server
 from ray_canal.source.unlogged_changes import check_foreign_keys
 
 log = logging.getLogger(__name__)
+
+_LOG_SQL = (
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN "
+    "('log_bin', 'binlog_format', 'log_slave_updates', 'wsrep_on', 'wsrep_provider')"
+)
 
 
 def check_source(config: InstanceConfig) -> list[CheckResult]:
@@ -95,17 +101,13 @@ def check_server(
 
 def facts_of(catalog: Catalog, version: str) -> ServerFacts:
     """Return what the checks of settings need to know of a server. Raises SourceError kinds."""
-    variables = {
-        str(row["Variable_name"]).lower(): str(row["Value"])
-        for row in catalog.rows("SHOW GLOBAL VARIABLES")
-    }
+    variables = named_values(catalog.rows("SHOW GLOBAL VARIABLES"))
     asked_at = time.time()
     clock = catalog.rows(
         "SELECT UNIX_TIMESTAMP(NOW(6)) AS now,"
         " TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()) AS zone"
     )[0]
-    log_on = variables.get("log_bin", "OFF").upper() in ("ON", "1")
-    limits = catalog.log_limits() if log_on else ("", "")
+    limits = catalog.log_limits() if _is_on(variables, "log_bin") else ("", "")
     return ServerFacts(
         version,
         variables,
@@ -252,21 +254,21 @@ def _check_keys(config: InstanceConfig, catalog: Catalog) -> CheckResult:
 def refuse_settings(source: SourceConfig, catalog: Catalog) -> None:
     """Raise ServerSettingRefused without a binlog, or of a Galera node that does not log what other
     nodes write; warn of a log that does not hold all rows."""
-    if not _is_on(catalog, "log_bin"):
+    settings = named_values(catalog.rows(_LOG_SQL))
+    if not _is_on(settings, "log_bin"):
         raise ServerSettingRefused(
             f"MySQL at {source.address}: log_bin is off, so there is nothing to read; start the "
             "server with --log-bin"
         )
-    wsrep = {name: catalog.variable(name) or "" for name in ("wsrep_on", "wsrep_provider")}
-    if in_galera(wsrep) and not _is_on(catalog, "log_slave_updates"):
+    if in_galera(settings) and not _is_on(settings, "log_slave_updates"):
         raise ServerSettingRefused(
             f"MySQL at {source.address}: it is a node of a Galera cluster and log_slave_updates is "
             "off, so its log lacks what other nodes write; set log_slave_updates = ON in its my.cnf"
         )
-    log_format = (catalog.variable("binlog_format") or "ROW").upper()
+    log_format = (settings.get("binlog_format") or "ROW").upper()
     if log_format != "ROW":
         log.warning("MySQL at %s: %s", source.address, statements_advice(log_format))
 
 
-def _is_on(catalog: Catalog, name: str) -> bool:
-    return (catalog.variable(name) or "").upper() in ("ON", "1")
+def _is_on(variables: Mapping[str, str], name: str) -> bool:
+    return variables.get(name, "").upper() in ("ON", "1")

@@ -9,7 +9,7 @@ import errno
 import logging
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -161,6 +161,11 @@ def stream(
         yield from cursor.fetchall_unbuffered()
 
 
+def named_values(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what SHOW VARIABLES or SHOW STATUS has answered: values by name in lower case."""
+    return {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
+
+
 SERVER_SQL = (
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN "
     "('server_uuid', 'server_id', 'wsrep_on', 'wsrep_node_name')"
@@ -171,7 +176,7 @@ def server_uuid(rows: list[dict[str, Any]]) -> str:
     """Return who a server is, of its answer to SERVER_SQL: MySQL's server_uuid; MariaDB has none,
     so its server id, and in a Galera cluster the node's name, too: with wsrep_gtid_mode all nodes
     have one server id, and each a log of its own."""
-    found = {str(row["Variable_name"]): str(row["Value"]) for row in rows}
+    found = named_values(rows)
     if uuid := found.get("server_uuid"):
         return uuid
     node = f"-{found.get('wsrep_node_name', '')}" if found.get("wsrep_on") == "ON" else ""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from ray_canal.errors import PrivilegeMissing
 from ray_canal.source.catalog import Catalog
+from ray_canal.source.connection import named_values
 
 _KINDS_SQL = (
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN "
@@ -26,9 +27,9 @@ _MEMBERS_SQL = (
 def why_apart(catalog: Catalog) -> str:
     """Return why a server is not in its cluster now; empty: it is, it is in none, or it does not
     tell (group replication's members: SELECT on performance_schema). Raises SourceError kinds."""
-    settings = _named(catalog, _KINDS_SQL)
+    settings = named_values(catalog.rows(_KINDS_SQL))
     if in_galera(settings):
-        found = _named(catalog, _GALERA_SQL)
+        found = named_values(catalog.rows(_GALERA_SQL))
         if found.get("wsrep_ready") == "ON":
             return ""
         told = ", ".join(f"{name} is {value}" for name, value in sorted(found.items()))
@@ -58,7 +59,3 @@ def _why_apart_of_group(catalog: Catalog) -> str:
     if 2 * unseen >= len(members) > 0:
         return f"it does not reach {unseen} of the {len(members)} members of its replication group"
     return ""
-
-
-def _named(catalog: Catalog, sql: str) -> dict[str, str]:
-    return {str(row["Variable_name"]): str(row["Value"]) for row in catalog.rows(sql)}
