@@ -26,6 +26,7 @@ import numpy as np
 from ray_canal.errors import DecodeError
 from ray_canal.kernels.base import event_types
 from ray_canal.model.arrays import Bools, Bytes, Int64s, Records
+from ray_canal.model.savepoints import SavepointStatement
 from ray_canal.model.schema_record import Quarantined, SchemaChange, SchemaRecord
 from ray_canal.model.table_event import TableEvent
 from ray_canal.model.table_meta import TableMeta
@@ -244,6 +245,7 @@ class ChunkLayout(NamedTuple):
     changes: tuple[SchemaChange, ...] = ()
     table_events: tuple[TableEvent, ...] = ()  # in log order
     props: tuple[tuple[str, str], ...] = ()  # of every entry's header; of rows that were read
+    savepoints: tuple[SavepointStatement, ...] = ()  # as in ChunkInfo
 
 
 def records_in(
@@ -299,7 +301,8 @@ class ChunkInfo:
     `pieces` of transactions: see trail.py; None where something else names them.
     `thins`: there may be silent entries, or transactions without any between BEGIN and END.
     `renamed`: a RENAME's index in `tables` and the name before it; either name may be subscribed.
-    `skipped`: events that were left out, though they are no silent ones.
+    `skipped`: events that were left out, though they are no silent ones. `savepoints`: those that
+    matter (binlog/savepoint_statements.py).
     """
 
     head: ChunkHead
@@ -316,6 +319,7 @@ class ChunkInfo:
     pieces: Int64s | None = None
     thins: bool = True
     skipped: tuple[SkippedEvent, ...] = ()
+    savepoints: tuple[SavepointStatement, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         rest = [getattr(self, name) for name in _PLAIN]

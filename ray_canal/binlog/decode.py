@@ -31,6 +31,7 @@ from ray_canal.binlog.events import event_name
 from ray_canal.binlog.layout import ArenaSketch, aligned, place_queries, table_layout
 from ray_canal.binlog.measure import RowsFailure, Work, failed, failed_row, lacks_before, measure
 from ray_canal.binlog.parsed import ParsedChunk
+from ray_canal.binlog.savepoint_statements import savepoint_statements
 from ray_canal.binlog.text_check import broken_row, has_broken_text
 from ray_canal.binlog.walked import at_event, file_position, how_to_pass, letter_of
 from ray_canal.errors import DecodeError, UnsupportedEvent
@@ -104,8 +105,9 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
             fix_text = True
     seconds = {**parsed.stage_seconds, "decode": time.perf_counter() - started}
     entries, thins, tables, renamed, table_events = control_plane(chunk.events, parsed)
-    if table_events:
-        layout = chunk.layout._replace(table_events=table_events)
+    savepoints = savepoint_statements(raw, parsed, entries)
+    if table_events or savepoints:
+        layout = chunk.layout._replace(table_events=table_events, savepoints=savepoints)
         chunk = DecodedChunk(layout, chunk.arena)
     info = ChunkInfo(
         raw.head,
@@ -122,6 +124,7 @@ def decode(raw: RawChunk, parsed: ParsedChunk) -> tuple[ChunkInfo, DecodedChunk]
         parsed.pieces,
         thins,
         parsed.skipped,
+        savepoints,
     )
     return info, chunk
 

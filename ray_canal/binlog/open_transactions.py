@@ -7,6 +7,7 @@ import numpy as np
 from ray_canal.binlog.chunk import EVENT_CLOSES, ChunkInfo
 from ray_canal.model.arrays import Int64s
 from ray_canal.model.log_context import OpenTransaction
+from ray_canal.model.savepoints import Savepoints
 
 
 def closing_entries(info: ChunkInfo) -> Int64s:
@@ -61,4 +62,9 @@ def _open_from(info: ChunkInfo, first: int, before: OpenTransaction | None) -> O
         name = info.tables[number]
         rows[name] = rows.get(name, 0) + int(counts[number])
     tables = tuple((schema, table, count) for (schema, table), count in rows.items())
-    return OpenTransaction(before.begin, before.rows + int(counts.sum()), tables)
+    found = Savepoints(before.begin, before.savepoints, before.undone)
+    for statement in info.savepoints:
+        if statement.entry >= first:
+            found.add(statement)
+    total = before.rows + int(counts.sum())
+    return OpenTransaction(before.begin, total, tables, found.known, found.undone)

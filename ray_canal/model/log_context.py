@@ -6,14 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ray_canal.model.savepoints import SavepointStatement, UndoneRows
+
 
 class OpenTransaction(NamedTuple):
     """A transaction that is open where a chunk begins: where its first event starts, how many rows
-    it had before the chunk, and of which tables (schema, table, rows)."""
+    it had before the chunk, of which tables (schema, table, rows), its savepoints, and what is
+    undone of it."""
 
     begin: int
     rows: int
     tables: tuple[tuple[str, str, int], ...]
+    savepoints: tuple[SavepointStatement, ...] = ()
+    undone: tuple[UndoneRows, ...] = ()
 
     def seen(self, admits: Callable[[str, str], bool]) -> OpenTransaction:
         """Return the context with those tables alone that a filter lets through."""

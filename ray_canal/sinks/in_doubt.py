@@ -3,7 +3,8 @@
 A server writes an XA transaction's rows when it is prepared, and XA COMMIT or XA ROLLBACK behind
 it, perhaps days later (MySQL manual, "XA Transactions"). Until then they are in no SELECT, so a
 target keeps them apart, and gets them at XA COMMIT. Nothing else changes these rows in between:
-they are locked. Other transactions end with a ROLLBACK; their rows never come to the target.
+they are locked. Other transactions end with a ROLLBACK, or have undone rows with ROLLBACK TO before
+they were committed or prepared; such rows never come to the target.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import pyarrow.compute as pc
 from ray_canal.binlog.chunk import DecodedChunk
 from ray_canal.client.message import Message
 from ray_canal.errors import UnsupportedEvent
-from ray_canal.model.arrays import Int64s
+from ray_canal.model.arrays import Bools, Int64s
 from ray_canal.model.message import MessagePart
+from ray_canal.model.savepoints import UndoneRows
 from ray_canal.sinks.rows import Rows
 from ray_canal.views.envelope import constant
 from ray_canal.views.row_places import RowPlace
@@ -52,20 +54,23 @@ class XaEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class InDoubt:
-    """The transactions of a message that have not just been committed.
+    """The transactions of a message that have not just been committed, or not as a whole.
 
     `undone`: the names of those whose rows do not count. `prepared`: by name, the XA ids of those
     whose rows are to be kept until their end comes. `ends`: by (binlog file, offset behind the
-    entry), what an `XaEnd` tells of it, but for its position.
+    entry), what an `XaEnd` tells of it, but for its position. `stretches`: by name, rows of others
+    that do not count.
     """
 
     undone: frozenset[str]
     prepared: Mapping[str, str]
     ends: Mapping[tuple[str, int], tuple[str, bool, str]]
+    stretches: Mapping[str, Sequence[UndoneRows]]
 
     def counted(self, batch: pa.RecordBatch, ends: Sequence[XaEnd] = ()) -> pa.RecordBatch:
         """Return the rows that are written where they are in the log, and those that these ends
         let count, with the ids that they have there."""
+        batch = self._without_stretches(batch)
         if not self.undone and not self.prepared:
             return batch
         known = {end.transaction: end.position for end in ends if end.is_committed}
@@ -84,6 +89,30 @@ class InDoubt:
             row[is_moved] = _rows_moved(ids.filter(pa.array(is_moved)))
             batch = _with(batch, {"position": pa.array(position), "row": pa.array(row)})
         return batch if at.min() >= 0 else batch.filter(pa.array(at >= 0))
+
+    def rows_of_prepared(
+        self, batch: pa.RecordBatch, chosen: Collection[str]
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the rows of these transactions, by their names, that count once they end well."""
+        batch = self._without_stretches(batch)
+        names = _names_of(batch)
+        for name in names.unique().to_pylist():
+            if name in chosen:
+                yield name, batch.filter(pc.equal(names, name))
+
+    def _without_stretches(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that are in none of the stretches."""
+        if not self.stretches or not batch.num_rows:
+            return batch
+        names = _names_of(batch)
+        position, row = (batch[name].to_numpy(zero_copy_only=False) for name in ("position", "row"))
+        stays = np.ones(batch.num_rows, np.bool_)
+        for name in self.stretches.keys() & set(names.unique().to_pylist()):
+            is_in = np.zeros(batch.num_rows, np.bool_)
+            for one in self.stretches[name]:
+                is_in |= ~_is_before(position, row, *one[:2]) & _is_before(position, row, *one[2:])
+            stays &= ~is_in | ~pc.equal(names, name).to_numpy(zero_copy_only=False)
+        return batch if stays.all() else batch.filter(pa.array(stays))
 
     def ends_in(self, part: MessagePart, chunk: DecodedChunk) -> list[XaEnd]:
         """Return which of the entries [part.first, part.last) of a chunk are such ends."""
@@ -112,7 +141,8 @@ class InDoubt:
 def in_doubt(
     message: Message, has: Callable[[str], bool] | None, moves_all: bool = False
 ) -> InDoubt | None:
-    """Return the transactions of a message that have not just been committed; None: all have.
+    """Return the transactions of a message that have not just been committed as a whole; None: all
+    have.
     `has`: whether the target has kept rows of an XA id; None: it keeps none, and gets those of an
     XA transaction as it is prepared.
 
@@ -120,7 +150,7 @@ def in_doubt(
     or the target has kept rows of its XA id: the message may have come before, and ended earlier.
     """
     parts = message.chunks_by_part()
-    if not any(has_doubts(chunk.events[part.first : part.last]) for part, chunk in parts):
+    if not any(has_doubts(part, chunk) for part, chunk in parts):
         return None
     told = message.transactions
     undone: set[str] = set()
@@ -150,17 +180,21 @@ def in_doubt(
         else:
             open_here.pop(xa_id, None)
     prepared |= {name: xa_id for xa_id, name in open_here.items()}
-    return InDoubt(frozenset(undone), prepared, ends)
+    return InDoubt(frozenset(undone), prepared, ends, _stretches(told))
 
 
-def rows_by_transaction(
-    batch: pa.RecordBatch, chosen: Collection[str]
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of transactions, by their names."""
-    names = _names_of(batch)
-    for name in names.unique().to_pylist():
-        if name in chosen:
-            yield name, batch.filter(pc.equal(names, name))
+def _stretches(told: pa.RecordBatch) -> dict[str, list[UndoneRows]]:
+    """Return the undone rows of transactions, by their names."""
+    some = told.filter(pc.greater(pc.list_value_length(told.column("undone")), 0))
+    return {
+        row["transaction"]: [UndoneRows(**one) for one in row["undone"]]
+        for row in some.select(["transaction", "undone"]).to_pylist()
+    }
+
+
+def _is_before(position: Int64s, row: Int64s, other: int, other_row: int) -> Bools:
+    found: Bools = (position < other) | ((position == other) & (row < other_row))
+    return found
 
 
 def _names_of(batch: pa.RecordBatch) -> pa.Array:

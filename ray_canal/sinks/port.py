@@ -25,7 +25,7 @@ from ray_canal.model.message import MessagePart
 from ray_canal.model.position import EntryPosition, journal_key
 from ray_canal.model.table_event import STATEMENT, TRUNCATE
 from ray_canal.model.table_meta import TableMeta
-from ray_canal.sinks.in_doubt import InDoubt, XaEnd, in_order, moved, rows_by_transaction
+from ray_canal.sinks.in_doubt import InDoubt, XaEnd, in_order, moved
 from ray_canal.sinks.rows import Rows, table_of, within
 from ray_canal.views.row_places import RowPlace, place_at
 from ray_canal.views.table_events import is_of_table
@@ -361,7 +361,7 @@ class Changes:
         names = self.in_doubt.prepared.keys() - {end.transaction for end in new._ends}
         for batch in new._view.batches if names else ():
             if not is_of_table(batch):
-                for name, waiting in rows_by_transaction(batch, names):
+                for name, waiting in self.in_doubt.rows_of_prepared(batch, names):
                     xa_id, place = self.in_doubt.prepared[name], place_at(waiting, 0)
                     for rows in self._transformed(waiting):
                         self.kept.keep(xa_id, name, rows, place)

@@ -21,6 +21,7 @@ from ray_canal.model.canal_types import (
     XAROLLBACK,
 )
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.savepoints import SavepointStatement
 from ray_canal.model.table_event import ANY_TABLE
 from ray_canal.model.table_meta import TableMeta
 from ray_canal.schema.event_parser import EventParser
@@ -140,11 +141,13 @@ def ends_prepared(info: ChunkInfo) -> bool:
 class TouchedKeys:
     """The keys, by table, that transactions touch which follow one another and end alike.
     `outcome`: of views/transactions.py, "" where the last one has not ended in this part of the
-    log; `xa_id`: of the one transaction that is prepared, or was and has ended."""
+    log; `xa_id`: of the one transaction that is prepared, or was and has ended. `savepoint`: the
+    statement that comes behind them in the last one."""
 
     keys: Mapping[Name, Keys]
     outcome: str
     xa_id: str = ""
+    savepoint: SavepointStatement | None = None
 
 
 def touched_by_outcome(
@@ -153,6 +156,11 @@ def touched_by_outcome(
     """Return what a part touches, in its order. Raises what `touched_keys` does."""
     found, first = [], part.first
     for behind, outcome, xa_id in _runs(part):
+        for one in part.info.savepoints:
+            if first <= one.entry < behind:
+                run = replace(part, first=first, last=one.entry + 1)
+                found.append(TouchedKeys(touched_keys(run, keys), "", savepoint=one))
+                first = one.entry + 1
         run = replace(part, first=first, last=behind)
         found.append(TouchedKeys(touched_keys(run, keys), outcome, xa_id))
         first = behind
@@ -160,15 +168,18 @@ def touched_by_outcome(
 
 
 def _runs(part: LogPart) -> Iterator[tuple[int, str, str]]:
-    """Yield where each run of transactions that end alike ends, how, and the XA id."""
+    """Yield where each run of transactions that end alike ends, how, and the XA id; with savepoints
+    in the chunk each transaction is one."""
+    alone = bool(part.info.savepoints)
     closing = closing_entries(part.info)
     closing = closing[(closing >= part.first) & (closing < part.last)]
     behind = int(closing[-1]) + 1 if len(closing) else part.first
     ends = _settled(outcomes(part.chunk, closing))
     if not ends:
-        closing, ends = closing[-1:], [_COMMITTED]
+        closing = closing if alone else closing[-1:]
+        ends = [_COMMITTED] * len(closing)
     for number, closer in enumerate(closing.tolist()):
-        if ends[number] != _COMMITTED or ends[number + 1 : number + 2] != [_COMMITTED]:
+        if alone or ends[number] != _COMMITTED or ends[number + 1 : number + 2] != [_COMMITTED]:
             yield closer + 1, *ends[number]
     if behind < part.last:
         yield part.last, "", ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ray_canal.log.snapshot_sequencer import SnapshotSequencer
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.savepoints import SavepointStatement
 from ray_canal.schema.names import Name
 from ray_canal.snapshot.changes import TouchedKeys
 from ray_canal.snapshot.key_numbers import Keys
@@ -20,6 +22,13 @@ from ray_canal.views.transactions import (
 Sequencer = SnapshotSequencer[Stretch, EntryPosition, Keys]
 
 
+@dataclass(slots=True)
+class _Touched:
+    stretch: Stretch
+    keys: Mapping[Name, Keys]
+    is_undone: bool = False
+
+
 class LoggedKeys:
     """Keeps what the open transaction has touched until its end says what became of it."""
 
@@ -27,7 +36,9 @@ class LoggedKeys:
         """`transactional`: the tables in which ROLLBACK undoes everything."""
         self._sequencer = sequencer
         self._transactional = transactional
-        self._open: list[tuple[Stretch, Mapping[Name, Keys]]] = []
+        self._open: list[_Touched] = []
+        self._savepoints: dict[str, int] = {}
+        """How much was open when each was set."""
 
     @property
     def is_inside(self) -> bool:
@@ -38,22 +49,41 @@ class LoggedKeys:
     def kept(self) -> Iterator[Keys]:
         """All keys that are kept."""
         yield from self._sequencer.kept
-        yield from (keys for _, touched in self._open for keys in touched.values())
+        yield from (keys for one in self._open for keys in one.keys.values())
 
     def add(self, stretch: Stretch, found: Sequence[TouchedKeys]) -> None:
         """Take what the next stretch of the log touches."""
         for run in found:
             if run.keys:
-                self._open.append((stretch, run.keys))
+                self._open.append(_Touched(stretch, run.keys))
+            if run.savepoint is not None:
+                self._follow(run.savepoint)
             if run.outcome:
                 self._ended(run.outcome, run.xa_id)
+
+    def _follow(self, statement: SavepointStatement) -> None:
+        """Take a statement as model/savepoints.py does."""
+        if not statement.undoes:
+            self._savepoints.pop(statement.name, None)
+            self._savepoints[statement.name] = len(self._open)
+            return
+        while self._savepoints and next(reversed(self._savepoints)) != statement.name:
+            self._savepoints.popitem()
+        # One that is not known was set before anything of the transaction was kept.
+        self._undo(self._open[self._savepoints.get(statement.name, 0) :])
+
+    def _undo(self, touched: Sequence[_Touched]) -> None:
+        for one in touched:
+            one.keys = {n: keys for n, keys in one.keys.items() if n not in self._transactional}
+            one.is_undone = True
 
     def _ended(self, outcome: str, xa_id: str) -> None:
         if outcome in (COMMIT_PREPARED, ROLLBACK_PREPARED):
             self._sequencer.settle(xa_id, is_committed=outcome == COMMIT_PREPARED)
-        doubt, is_undone = xa_id if outcome == PREPARED else "", outcome == ROLLED_BACK
-        for stretch, touched in self._open:
-            if is_undone:
-                touched = {n: keys for n, keys in touched.items() if n not in self._transactional}
-            self._sequencer.log(stretch, touched, doubt=doubt, is_undone=is_undone)
+        if outcome == ROLLED_BACK:
+            self._undo(self._open)
+        doubt = xa_id if outcome == PREPARED else ""
+        for one in self._open:
+            self._sequencer.log(one.stretch, one.keys, doubt=doubt, is_undone=one.is_undone)
         self._open = []
+        self._savepoints = {}

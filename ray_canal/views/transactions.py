@@ -1,5 +1,6 @@
 """The transactions that end in a part of a chunk, as an Arrow batch: what each is called, when it
-was committed, where it lies, how many rows it has of which table, and what became of it."""
+was committed, where it lies, how many rows it has of which table, and what became of it (also of
+the rows that it undid itself)."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from ray_canal.kernels.render import transactions as t
 from ray_canal.model.arrays import Bools, Int64s, Records
 from ray_canal.model.canal_types import END, XACOMMIT, XAROLLBACK
 from ray_canal.model.log_context import LogContext
+from ray_canal.model.message import MessagePart
+from ray_canal.model.savepoints import Savepoints, UndoneRows
 from ray_canal.views.envelope import (
     ChunkTransactions,
     chunk_gtids,
@@ -28,6 +31,7 @@ _XA_WORDS = {PREPARED: "XA END ", COMMIT_PREPARED: "XA COMMIT ", ROLLBACK_PREPAR
 
 _INSTANT = pa.timestamp("us", "UTC")
 _TABLE = pa.struct([("schema", pa.string()), ("table", pa.string()), ("rows", pa.int64())])
+_UNDONE = pa.struct([(name, pa.int64()) for name in UndoneRows._fields])
 SCHEMA = pa.schema(
     [
         ("timeline", pa.int64()),
@@ -41,6 +45,7 @@ SCHEMA = pa.schema(
         ("tables", pa.list_(_TABLE)),
         ("outcome", pa.string()),
         ("xa_id", pa.string()),
+        ("undone", pa.list_(_UNDONE)),
     ]
 )
 
@@ -90,13 +95,17 @@ def ended_transactions(
         lists,
         pa.array(_OUTCOMES).take(pa.array(outcomes)),
         _xa_ids(chunk, closers, outcomes),
+        _undone(chunk, split, chosen, context),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def has_doubts(events: Records) -> bool:
-    """Return whether one of these entries ends a transaction that has not just been committed."""
-    return bool(_outcomes(events).any())
+def has_doubts(part: MessagePart, chunk: DecodedChunk) -> bool:
+    """Return whether an entry of a message's part ends a transaction that has not just been
+    committed, or may end one of which rows are undone."""
+    if any(one.undoes for one in chunk.layout.savepoints) or (part.open and part.open.undone):
+        return True
+    return bool(_outcomes(chunk.events[part.first : part.last]).any())
 
 
 def outcomes(chunk: DecodedChunk, closers: Int64s) -> list[tuple[str, str]]:
@@ -154,6 +163,27 @@ def _rows_by_table(
     ]
     items = pa.StructArray.from_arrays(children, fields=list(_TABLE))
     return rows, pa.ListArray.from_arrays(pa.array(offsets), items, type=pa.list_(_TABLE))
+
+
+def _undone(
+    chunk: DecodedChunk, split: ChunkTransactions, chosen: Int64s, context: LogContext
+) -> pa.Array:
+    """Lists of the rows that these transactions have undone with ROLLBACK TO."""
+    found: dict[int, Savepoints] = {}
+    if context.open is not None:
+        found[0] = Savepoints(context.open.begin, context.open.savepoints, context.open.undone)
+    for statement in chunk.layout.savepoints:
+        number = int(split.numbers[statement.entry])
+        if number not in found:
+            found[number] = Savepoints(int(split.found[number, t.T_BEGIN]))
+        found[number].add(statement)
+    lists = {number: one.undone for number, one in found.items() if one.undone}
+    if not lists:
+        offsets = pa.array(np.zeros(len(chosen) + 1, np.int32))
+        nothing = pa.array([], _UNDONE)
+        return pa.ListArray.from_arrays(offsets, nothing, type=pa.list_(_UNDONE))
+    told = [[one._asdict() for one in lists.get(k, ())] for k in chosen.tolist()]
+    return pa.array(told, pa.list_(_UNDONE))
 
 
 def _gtids(chunk: DecodedChunk, found: Int64s, gtids: pa.Array) -> pa.Array:

@@ -170,8 +170,10 @@ class SnapshotPlacer:
         end = EntryPosition(info.head.journal_name, info.head.end_position)
         if self._attempt.if_prepared is not None and ends_prepared(info):
             raise self._attempt.if_prepared
+        # What is known of a transaction goes on in chunks that have none of the tables.
+        goes_on = self._logged.is_inside or info.savepoints
         is_settled = self.has_doubts and ends_prepared(info)
-        if is_settled or any(
+        if goes_on or is_settled or any(
             name == ANY_TABLE or name in self._attempt.tables for name in info.tables
         ):
             decoded = await self._runtime.load(payload)

@@ -258,7 +258,7 @@ def test_rows_too_far_in_a_file_that_stay_where_they_are_get_no_id() -> None:
         at = batch.schema.get_field_index(name)
         field = batch.schema.field(at)
         batch = batch.set_column(at, field, column.cast(field.type))
-    doubts = InDoubt(frozenset(), {"xa": "X'01',X'',1"}, {})
+    doubts = InDoubt(frozenset(), {"xa": "X'01',X'',1"}, {}, {})
     found = doubts.counted(batch, [XaEnd("X'01',X'',1", True, "xa", 4711)])
     first, second = batch["row"].to_pylist()
     assert found["row"].to_pylist() == [(1 << 32 << 30) + first, second]
