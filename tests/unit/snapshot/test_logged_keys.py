@@ -8,6 +8,7 @@ import pytest
 from ray_canal.log.snapshot_sequencer import Placed, ReadRange
 from ray_canal.model.gtid import GtidSet
 from ray_canal.model.position import EntryPosition
+from ray_canal.model.savepoints import SavepointStatement
 from ray_canal.schema.names import Name
 from ray_canal.snapshot.changes import TouchedKeys
 from ray_canal.snapshot.key_numbers import Keys
@@ -95,6 +96,36 @@ def test_what_is_undone_touches_tables_without_transactions_alone(
     [placed] = log.due()
     assert placed.is_unsure == is_unsure
     assert is_unsure or ids_in(placed) == ([2] if table == TABLE else [])
+
+
+def savepoint(name: str, *, undoes: bool = False) -> TouchedKeys:
+    return TouchedKeys({}, "", savepoint=SavepointStatement(0, 0, 0, name, undoes))
+
+
+def test_what_a_savepoint_undoes_is_not_touched() -> None:
+    log = Log((TABLE,))
+    log.grow(TouchedKeys({TABLE: keys_of(1)}, ""), savepoint("a"))
+    log.grow(TouchedKeys({TABLE: keys_of(2)}, ""), savepoint("b"))
+    log.grow(TouchedKeys({TABLE: keys_of(3)}, ""), savepoint("a", undoes=True))
+    log.grow(TouchedKeys({TABLE: keys_of(4)}, ""), TouchedKeys({}, "committed"))
+    [placed] = log.due()
+    assert (ids_in(placed), placed.is_unsure) == ([1, 4], False)
+
+
+def test_a_savepoint_from_before_the_reading_undoes_all_that_is_kept() -> None:
+    log = Log((TABLE,))
+    log.grow(TouchedKeys({TABLE: keys_of(1)}, ""), savepoint("old", undoes=True))
+    log.grow(TouchedKeys({TABLE: keys_of(2)}, "committed"))
+    [placed] = log.due()
+    assert ids_in(placed) == [2]
+
+
+def test_what_a_savepoint_undoes_in_a_table_without_transactions_is_unsure() -> None:
+    log = Log()
+    log.grow(savepoint("a"), TouchedKeys({TABLE: keys_of(1)}, ""), savepoint("a", undoes=True))
+    log.grow(TouchedKeys({}, "committed"))
+    [placed] = log.due()
+    assert placed.is_unsure
 
 
 def test_a_doubt_about_another_table_holds_nothing_up() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
+from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import StoreConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.parsing import begin, event_parser
@@ -38,6 +39,7 @@ from ray_canal.snapshot.marks import ExecutedLow
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
 from ray_canal.snapshot.tables import SnapshotTable
+from ray_canal.source.files import BinlogFiles
 from ray_canal.source.open_source import open_source
 from tests.local_destination import instance
 from tests.local_runtime import LocalRuntime
@@ -239,6 +241,27 @@ async def keys_are_told() -> None:
 
 def ids_in(runs: Iterable[Keys]) -> set[int]:
     return {int(number) for run in runs for number in run[0]}
+
+
+def test_a_transaction_has_ended_though_none_of_the_tables_is_in_the_chunk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its keys waited for the next chunk with one of them, and got the outcome that was there."""
+    monkeypatch.setattr(
+        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(300, 1 << 30, contiguous=True)
+    )
+    asyncio.run(ends_elsewhere())
+
+
+async def ends_elsewhere() -> None:
+    log = Log(chunk_bytes=4096)
+    await log.grow_to_rows(of_keys({}, log))
+    placer, ended = of_keys(SHOP, log), 0
+    while (found := await log.grow(placer)) is not None and placer.failure is None:
+        if not log.store.last_position.is_inside:
+            assert not placer._logged.is_inside
+            ended += not {*SHOP} & {*found[0].tables}
+    assert ended > 10
 
 
 def test_no_key_is_kept_of_what_lies_before_the_reading() -> None:
