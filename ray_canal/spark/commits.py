@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ray_canal.errors import CanalError, ConfigError
-from ray_canal.spark.prepared import Named, Prepared
+from ray_canal.model.savepoints import UndoneRows
+from ray_canal.spark.prepared import Named, Prepared, Undone
 from ray_canal.views.row_places import RowPlace
 
 OWN_FOLDER = "_ray_canal"
@@ -91,7 +92,11 @@ class Commit:
             "moves": self.moves,
             "last": self.last,
             "counts": self.counts,
-            "prepared": {"open": self.prepared.open, "gone": sorted(self.prepared.gone, key=str)},
+            "prepared": {
+                "open": self.prepared.open,
+                "gone": sorted(self.prepared.gone, key=str),
+                "undone": sorted(self.prepared.undone),
+            },
         }
         return json.dumps(body, separators=(",", ":")).encode()
 
@@ -228,4 +233,8 @@ def _path(number: int) -> str:
 
 def _prepared(body: Any) -> Prepared:
     waiting = {xa_id: Named(*named) for xa_id, named in body["open"].items()}
-    return Prepared(waiting, {Named(*named) for named in body["gone"]})
+    undone = {
+        Undone(timeline, transaction, UndoneRows(*rows))
+        for timeline, transaction, rows in body.get("undone", ())  # earlier versions have none
+    }
+    return Prepared(waiting, {Named(*named) for named in body["gone"]}, undone)

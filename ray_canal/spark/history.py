@@ -12,7 +12,7 @@ from ray_canal.model.table_event import STATEMENT
 from ray_canal.spark.frames import NOTES, Statements
 from ray_canal.spark.lineage import ENDS, table_events
 from ray_canal.spark.place import order_of
-from ray_canal.spark.prepared import Named, committed
+from ray_canal.spark.prepared import Named, Undone, committed
 from ray_canal.spark.state import key_columns, key_field
 from ray_canal.views.presence import PRESENT
 
@@ -31,7 +31,7 @@ def scd2(
     key: Sequence[str] | None = None,
     *,
     statements: Statements = "error",
-    uncommitted: Collection[Named] = (),
+    uncommitted: Collection[Named | Undone] = (),
 ) -> DataFrame:
     """Every version of every row in the changes in `frame`: the columns of `after`, and
     `valid_from` (inclusive) and `valid_to` (exclusive), the commit times of the change that made it
@@ -43,7 +43,7 @@ def scd2(
     server's (MariaDB and MySQL before 8.0 log those of statements), but no version begins before
     the one that it follows; two changes in one moment leave a version of no length.
 
-    `uncommitted`: XA transactions whose rows do not count, as `Prepared` knows them.
+    `uncommitted`: transactions and rows that do not count, as `Prepared` knows them.
 
     Raises ConfigError: no key, or images that lack columns; UnsupportedEvent: rows were changed by
     a statement of which the log has the text alone, unless `statements` is "ignore".

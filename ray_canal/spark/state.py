@@ -15,7 +15,7 @@ from ray_canal.spark.frames import Statements
 from ray_canal.spark.lineage import surviving
 from ray_canal.spark.merge import Absent, key_value, merged
 from ray_canal.spark.place import order_of
-from ray_canal.spark.prepared import Named, committed
+from ray_canal.spark.prepared import Named, Undone, committed
 from ray_canal.spark.versions import field_named
 from ray_canal.views.presence import PRESENT
 
@@ -39,7 +39,7 @@ def latest(
     absent: Absent = "error",
     others: Mapping[str, DataFrame] | None = None,
     statements: Statements = "error",
-    uncommitted: Collection[Named] = (),
+    uncommitted: Collection[Named | Undone] = (),
 ) -> DataFrame:
     """The rows that are left when the changes in `frame` are applied in order: the columns of
     `after`.
@@ -65,7 +65,7 @@ def latest(
     has them). Raises ConfigError: it is not there; UnsupportedEvent: rows were changed by a
     statement of which the log has the text alone, unless `statements` is "ignore".
 
-    `uncommitted`: XA transactions whose rows do not count, as `Prepared` knows them.
+    `uncommitted`: transactions and rows that do not count, as `Prepared` knows them.
     """
     names = tuple(key) if key is not None else key_columns(frame)
     if not names:

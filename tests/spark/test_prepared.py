@@ -138,6 +138,46 @@ def test_what_was_rolled_back_is_not_in_the_frame(spark, mysql97: Server) -> Non
     writer.end("open", "ROLLBACK")
 
 
+def test_what_a_savepoint_undoes_is_not_in_the_frame(
+    spark: Any, mariadb: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MariaDB logs it where a table without transactions has changed since the savepoint."""
+    monkeypatch.setattr(
+        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(700, 1 << 30, contiguous=True)
+    )
+    writer = Writer(mariadb)
+    mariadb.execute(
+        "CREATE TABLE xa.log (id INT PRIMARY KEY) ENGINE=MyISAM",
+        *(
+            sql
+            for key in range(5)
+            for sql in (
+                "BEGIN",
+                f"UPDATE xa.t SET n = 1 WHERE id = {key}",
+                "SAVEPOINT s",
+                f"UPDATE xa.t SET n = 2 WHERE id = {key}",
+                f"INSERT INTO xa.t VALUES ({100 + key}, 2)",
+                f"INSERT INTO xa.log VALUES ({key})",
+                "ROLLBACK TO s",
+                f"UPDATE xa.t SET n = 3 WHERE id = {10 + key}",
+                "COMMIT",
+            )
+        ),
+    )
+    sink, prepared, batches = ParquetSink(spark, str(tmp_path / "lake")), Prepared(), []
+    for message in messages(writer.file):
+        prepared.add(message)
+        batches += message.batches
+        with to_frames(spark, message.batches) as made:
+            sink(made.by_table, message)
+    assert len(prepared.uncommitted) == 5
+    with to_frames(spark, batches) as made:
+        frame = made.by_table["xa.t"]
+        assert rows(latest(frame, uncommitted=prepared.uncommitted)) == writer.selected()
+        assert rows(latest(frame)) != writer.selected()
+    assert rows(read_rows(spark, str(tmp_path / "lake"), "xa.t")) == writer.selected()
+
+
 def test_what_comes_again_in_a_later_timeline_is_read_once(
     spark: Any, mysql97: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
