@@ -162,7 +162,7 @@ def _start_s(cluster: Child, port: int, number: int) -> float:
         cluster.tell({"do": "first_row", "name": name})
         cluster.wait("ready", START_S)
         began_ns = time.monotonic_ns()
-        command = [sys.executable, "-m", "ray_canal.cli", "start", str(deployment), "--detach"]
+        command = [sys.executable, "-m", "ray_canal", "start", str(deployment), "--detach"]
         done = subprocess.run(
             command, cwd=ROOT, env=environment(RAY_ADDRESS=cluster.address),
             capture_output=True, text=True, check=False,
