@@ -168,18 +168,19 @@ def touched_by_outcome(
 
 
 def _runs(part: LogPart) -> Iterator[tuple[int, str, str]]:
-    """Yield where each run of transactions that end alike ends, how, and the XA id; with savepoints
-    in the chunk each transaction is one."""
-    alone = bool(part.info.savepoints)
+    """Yield where each run of transactions that end alike ends, how, and the XA id. One with
+    savepoints is alone."""
     closing = closing_entries(part.info)
     closing = closing[(closing >= part.first) & (closing < part.last)]
     behind = int(closing[-1]) + 1 if len(closing) else part.first
     ends = _settled(outcomes(part.chunk, closing))
+    alone = {*np.searchsorted(closing, [one.entry for one in part.info.savepoints]).tolist()}
     if not ends:
         closing = closing if alone else closing[-1:]
         ends = [_COMMITTED] * len(closing)
     for number, closer in enumerate(closing.tolist()):
-        if alone or ends[number] != _COMMITTED or ends[number + 1 : number + 2] != [_COMMITTED]:
+        is_last = not alone.isdisjoint((number, number + 1))
+        if is_last or ends[number] != _COMMITTED or ends[number + 1 : number + 2] != [_COMMITTED]:
             yield closer + 1, *ends[number]
     if behind < part.last:
         yield part.last, "", ""
