@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+_Place = TypeVar("_Place")
 
 
 class SavepointStatement(NamedTuple):
@@ -28,6 +30,22 @@ class UndoneRows(NamedTuple):
     end_row: int
 
 
+def follow(
+    known: dict[str, _Place], statement: SavepointStatement, here: _Place, begin: _Place
+) -> _Place | None:
+    """Take the next statement, which is `here`, into the places of a transaction's savepoints, by
+    name in the order in which they were set; return from where on it undoes rows, None: it does
+    not. One that is not known was set before `begin`. (MySQL manual, "SAVEPOINT": one of the same
+    name replaces the earlier one; ROLLBACK TO removes those that were set later.)"""
+    if not statement.undoes:
+        known.pop(statement.name, None)
+        known[statement.name] = here
+        return None
+    while known and next(reversed(known)) != statement.name:
+        known.popitem()
+    return known.get(statement.name, begin)
+
+
 class Savepoints:
     """The savepoints of one transaction, and the rows of it that are undone."""
 
@@ -38,7 +56,8 @@ class Savepoints:
         undone: Iterable[UndoneRows] = (),
     ) -> None:
         """`begin`: where the transaction begins; what is known of it already."""
-        self._begin = begin
+        # The log lacks one that was set before the transaction changed anything.
+        self._begin = SavepointStatement(-1, begin, 0, "", undoes=False)
         self._known = {one.name: one for one in known}
         self._undone = list(undone)
 
@@ -53,18 +72,11 @@ class Savepoints:
         return tuple(self._undone)
 
     def add(self, statement: SavepointStatement) -> None:
-        """Take the next statement. (MySQL manual, "SAVEPOINT": one of the same name replaces the
-        earlier one; ROLLBACK TO removes those that were set later.)"""
-        if not statement.undoes:
-            self._known.pop(statement.name, None)
-            self._known[statement.name] = statement
+        """Take the next statement."""
+        since = follow(self._known, statement, statement, self._begin)
+        if since is None:
             return
-        # One that the log does not have was set before the transaction changed anything.
-        begin, begin_row = self._begin, 0
-        if statement.name in self._known:
-            _, begin, begin_row, *_ = self._known[statement.name]
-        while self._known and next(reversed(self._known)) != statement.name:
-            self._known.popitem()
-        while self._undone and self._undone[-1][:2] >= (begin, begin_row):
+        begin = since.position, since.row
+        while self._undone and self._undone[-1][:2] >= begin:
             self._undone.pop()
-        self._undone.append(UndoneRows(begin, begin_row, statement.position, statement.row))
+        self._undone.append(UndoneRows(*begin, statement.position, statement.row))

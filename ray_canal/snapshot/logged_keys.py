@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ray_canal.log.snapshot_sequencer import SnapshotSequencer
 from ray_canal.model.position import EntryPosition
-from ray_canal.model.savepoints import SavepointStatement
+from ray_canal.model.savepoints import follow
 from ray_canal.schema.names import Name
 from ray_canal.snapshot.changes import TouchedKeys
 from ray_canal.snapshot.key_numbers import Keys
@@ -57,20 +57,12 @@ class LoggedKeys:
             if run.keys:
                 self._open.append(_Touched(stretch, run.keys))
             if run.savepoint is not None:
-                self._follow(run.savepoint)
+                # One from before the reading: all that is kept came behind it.
+                since = follow(self._savepoints, run.savepoint, len(self._open), 0)
+                if since is not None:
+                    self._undo(self._open[since:])
             if run.outcome:
                 self._ended(run.outcome, run.xa_id)
-
-    def _follow(self, statement: SavepointStatement) -> None:
-        """Take a statement as model/savepoints.py does."""
-        if not statement.undoes:
-            self._savepoints.pop(statement.name, None)
-            self._savepoints[statement.name] = len(self._open)
-            return
-        while self._savepoints and next(reversed(self._savepoints)) != statement.name:
-            self._savepoints.popitem()
-        # One that is not known was set before anything of the transaction was kept.
-        self._undo(self._open[self._savepoints.get(statement.name, 0) :])
 
     def _undo(self, touched: Sequence[_Touched]) -> None:
         for one in touched:
