@@ -83,4 +83,3 @@ def _statement(raw: RawChunk, parsed: ParsedChunk, entry: int) -> SavepointState
         return None
     event = parsed.events[entry]
     return SavepointStatement(entry, int(event["position"]), int(event["inner"]), *found)
-

@@ -36,6 +36,7 @@ from ray_canal.views.transactions import (
     ROLLBACK_PREPARED,
     ROLLED_BACK,
     has_doubts,
+    with_undone_rows,
 )
 
 _ROW_BITS = 30
@@ -185,7 +186,7 @@ def in_doubt(
 
 def _stretches(told: pa.RecordBatch) -> dict[str, list[UndoneRows]]:
     """Return the undone rows of transactions, by their names."""
-    some = told.filter(pc.greater(pc.list_value_length(told.column("undone")), 0))
+    some = told.filter(with_undone_rows(told))
     return {
         row["transaction"]: [UndoneRows(**one) for one in row["undone"]]
         for row in some.select(["transaction", "undone"]).to_pylist()

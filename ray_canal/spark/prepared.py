@@ -27,6 +27,7 @@ from ray_canal.views.transactions import (
     PREPARED,
     ROLLBACK_PREPARED,
     ROLLED_BACK,
+    with_undone_rows,
 )
 
 _TRANSACTION = "transaction"
@@ -64,8 +65,7 @@ def outcomes(transactions: pa.RecordBatch | None) -> list[Outcome]:
     if transactions is None or not transactions.num_rows:
         return []
     is_other = pc.not_equal(transactions.column("outcome"), COMMITTED)
-    is_undone = pc.greater(pc.list_value_length(transactions.column("undone")), 0)
-    others = transactions.filter(pc.or_(is_other, is_undone))
+    others = transactions.filter(pc.or_(is_other, with_undone_rows(transactions)))
     return [
         Outcome(
             RowPlace(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ray_canal.binlog.chunk import EVENT_ONE_PHASE, EVENT_ROLLED_BACK, DecodedChunk
 from ray_canal.kernels.base.jit import read_only
@@ -98,6 +99,11 @@ def ended_transactions(
         _undone(chunk, split, chosen, context),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def with_undone_rows(transactions: pa.RecordBatch) -> pa.Array:
+    """Return which transactions of SCHEMA have undone rows, as a mask."""
+    return pc.greater(pc.list_value_length(transactions.column("undone")), 0)
 
 
 def has_doubts(part: MessagePart, chunk: DecodedChunk) -> bool:
