@@ -158,9 +158,9 @@ def _packed_integer(data: bytes) -> int:
 
 def parse_query(body: bytes, may_be_servers: bool = False) -> Query:
     """Return a QUERY event's statement and its session's settings (MySQL's Query_event).
-    `may_be_servers`: the server may have written the text itself, as it does ROLLBACK TO, and for
-    CREATE TABLE … SELECT and LIKE a temporary table: in UTF-8, whatever the session's character set
-    is. Raises CorruptEvent."""
+    `may_be_servers`: the server may have written the CREATE TABLE itself, as it does for CREATE
+    TABLE … SELECT and LIKE a temporary table: in UTF-8, whatever the session's character set is.
+    Raises CorruptEvent."""
     if len(body) < _QUERY_FIXED.size:
         raise CorruptEvent("QUERY is too short")
     thread_id, _, schema_bytes, error_code, status_bytes = _QUERY_FIXED.unpack_from(body)
@@ -172,7 +172,7 @@ def parse_query(body: bytes, may_be_servers: bool = False) -> Query:
     charset, server_charset, sql_mode, has_ddl_xid = _session(status)
     schema = body[schema_at : schema_at + schema_bytes].decode("utf-8", "replace")
     text = body[sql_at:]
-    if may_be_servers and text.startswith(_SERVERS_TEXTS) and _is_utf8(text):
+    if may_be_servers and text.startswith(_SERVERS_CREATES) and _is_utf8(text):
         sql = text.decode()
     else:
         sql = decode_text(text, charset)
@@ -181,9 +181,8 @@ def parse_query(body: bytes, may_be_servers: bool = False) -> Query:
     )
 
 
-_SERVERS_TEXTS = (
-    b"CREATE TABLE `", b"CREATE OR REPLACE TABLE `", b"CREATE TABLE IF NOT EXISTS `",
-    b"ROLLBACK TO ",
+_SERVERS_CREATES = (
+    b"CREATE TABLE `", b"CREATE OR REPLACE TABLE `", b"CREATE TABLE IF NOT EXISTS `"
 )  # fmt: skip
 
 
