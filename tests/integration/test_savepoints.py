@@ -13,7 +13,6 @@ import numpy as np
 import pymysql
 import pytest
 
-from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.model.canal_types import CREATE
 from ray_canal.model.gtid import GtidSet
@@ -25,10 +24,10 @@ from ray_canal.snapshot.changes import LogPart, touched_by_outcome
 from ray_canal.snapshot.key_numbers import Keys
 from ray_canal.snapshot.logged_keys import LoggedKeys
 from ray_canal.snapshot.marks import Stretch
-from ray_canal.source.files import BinlogFiles
 from ray_canal.views.arrow import batches
 from ray_canal.views.row_places import table_name
 from ray_canal.views.transactions import ended_transactions
+from tests.chunk_cuts import cut_files
 from tests.servers import Server, start
 
 TABLE = "d", "t"
@@ -167,9 +166,7 @@ def test_without_what_is_undone_the_log_has_what_select_shows(
     server: Server, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However the log is cut. MySQL 9.7 writes no such rows."""
-    monkeypatch.setattr(
-        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(chunk_bytes, 1 << 30, contiguous=True)
-    )
+    cut_files(monkeypatch, chunk_bytes)
     wanted = run(server)
     found, ids, left_out = told(server.binlogs())
     assert sorted(found.items()) == wanted

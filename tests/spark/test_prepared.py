@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.client.message import Message
 from ray_canal.model.message import MessageHead, MessagePart
 from ray_canal.offline import decode_chunks
-from ray_canal.source.files import BinlogFiles
 from ray_canal.spark.frames import to_frames
 from ray_canal.spark.history import scd2
 from ray_canal.spark.parquet import ParquetSink, read_changes, read_rows
@@ -22,6 +20,7 @@ from ray_canal.spark.prepared import Named, Outcome, Prepared
 from ray_canal.spark.state import latest
 from ray_canal.views.row_places import RowPlace, table_name
 from ray_canal.views.transactions import COMMIT_PREPARED, PREPARED, ROLLBACK_PREPARED, ROLLED_BACK
+from tests.chunk_cuts import cut_files
 from tests.servers import Server
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -142,9 +141,7 @@ def test_what_a_savepoint_undoes_is_not_in_the_frame(
     spark: Any, mariadb: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MariaDB logs it where a table without transactions has changed since the savepoint."""
-    monkeypatch.setattr(
-        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(700, 1 << 30, contiguous=True)
-    )
+    cut_files(monkeypatch, 700)
     writer = Writer(mariadb)
     mariadb.execute(
         "CREATE TABLE xa.log (id INT PRIMARY KEY) ENGINE=MyISAM",
@@ -182,9 +179,7 @@ def test_what_comes_again_in_a_later_timeline_is_read_once(
     spark: Any, mysql97: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A2: behind a failover rows that were not acked have new ids, and the same transactions."""
-    monkeypatch.setattr(
-        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(1500, 1 << 30, contiguous=True)
-    )
+    cut_files(monkeypatch, 1500)
     writer = Writer(mysql97)
     for n in range(20):
         table = "t" if n < 10 else "u"
@@ -218,9 +213,7 @@ def test_the_mirror_is_select(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """b8: random transactions, XA or not, through the Parquet sink, some messages twice."""
-    monkeypatch.setattr(
-        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(3000, 1 << 30, contiguous=True)
-    )
+    cut_files(monkeypatch, 3000)
     server: Server = request.getfixturevalue(kind)
     rng, writer = random.Random(kind), Writer(server)
     waiting: dict[str, int] = {}  # name -> the tens of keys that it has locked

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import OpenTransactions, closing_entries
 from ray_canal.demo import binlog_files
 from ray_canal.model.log_context import OpenTransaction
 from ray_canal.offline import decode_chunks
-from ray_canal.source.files import BinlogFiles
+from tests.chunk_cuts import cut_files
 from tests.golden import GOLDEN
 
 
@@ -19,9 +18,7 @@ def test_what_is_open_before_each_chunk(
 ) -> None:
     """A6: where it began, its rows so far, and those of each table."""
     paths = [*binlog_files(), GOLDEN / "mysql97" / "mysql_dml.binlog"]
-    monkeypatch.setattr(
-        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(chunk_bytes, 1 << 30, contiguous=True)
-    )
+    cut_files(monkeypatch, chunk_bytes)
     follows, opened = OpenTransactions(), 0
     begin, tables, journal_name = -1, dict[tuple[str, str], int](), ""
     for info, chunk in decode_chunks(paths):

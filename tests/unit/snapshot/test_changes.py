@@ -8,12 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import closing_entries
 from ray_canal.model.position import EntryPosition
 from ray_canal.offline import decode_chunks
 from ray_canal.snapshot.changes import LogPart, TouchedKeys, touched_by_outcome
-from ray_canal.source.files import BinlogFiles
+from tests.chunk_cuts import cut_files
 from tests.golden import GOLDEN
 
 TABLE = "g_xa", "t_xa"
@@ -58,11 +57,7 @@ def test_the_parts_of_a_log_that_is_cut_anywhere(
     log: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for chunk_bytes in (150, 200, 300):
-        monkeypatch.setattr(
-            BinlogFiles,
-            "_new_cutter",
-            lambda self, size=chunk_bytes: ChunkCutter(size, 1 << 30, contiguous=True),
-        )
+        cut_files(monkeypatch, chunk_bytes)
         found = [run for part in parts_of(log) for run in found_in(part)]
         told: list[tuple[list[int], str, str]] = []
         open_ids: list[int] = []

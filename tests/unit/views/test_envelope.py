@@ -12,14 +12,13 @@ import pytest
 
 from ray_canal import offline
 from ray_canal.binlog.chunk import DecodedChunk
-from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.demo import binlog_files
 from ray_canal.model.log_context import LogContext
 from ray_canal.offline import decode_batches, decode_chunks
-from ray_canal.source.files import BinlogFiles
 from ray_canal.views.arrow import batches
 from ray_canal.views.envelope import chunk_gtids
+from tests.chunk_cuts import cut_files
 from tests.golden import GOLDEN
 from tests.transactions_oracle import known_transactions
 from tests.unit.views.test_table_events import KINDS
@@ -73,9 +72,7 @@ def test_rows_are_numbered_through_their_transaction(
     paths: Sequence[Path], chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A6: however the log is cut, a row's transaction and its number in it are the same."""
-    monkeypatch.setattr(
-        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(chunk_bytes, 1 << 30, contiguous=True)
-    )
+    cut_files(monkeypatch, chunk_bytes)
     wanted = []
     for known in known_transactions(decode_chunks(paths), gtid_texts):
         wanted += [(known.name, number, *place) for number, place in enumerate(known.places)]

@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.binlog.open_transactions import OpenTransactions
 from ray_canal.model.log_context import LogContext
 from ray_canal.offline import decode_chunks
-from ray_canal.source.files import BinlogFiles
 from ray_canal.views.transactions import SCHEMA, ended_transactions, no_transactions
+from tests.chunk_cuts import cut_files
 from tests.golden import GOLDEN
 from tests.transactions_oracle import known_transactions
 from tests.unit.views.test_envelope import LOGS, gtid_texts, paths
@@ -41,9 +40,7 @@ def test_each_transaction_once_with_its_rows(
     paths: Sequence[Path], chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A6: however the log is cut, the record of a transaction is the same."""
-    monkeypatch.setattr(
-        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(chunk_bytes, 1 << 30, contiguous=True)
-    )
+    cut_files(monkeypatch, chunk_bytes)
     found = ended(paths, 7)
     known = [one for one in known_transactions(decode_chunks(paths), gtid_texts) if one.end]
     assert [one["transaction"] for one in found] == [one.name for one in known]
@@ -86,11 +83,7 @@ def test_an_xa_end_is_not_cut_from_its_prepare(monkeypatch: pytest.MonkeyPatch) 
     files = [GOLDEN / "mysql97" / "mysql_xa.binlog"]
     wanted = ended(files)
     for chunk_bytes in range(100, 400, 7):
-        monkeypatch.setattr(
-            BinlogFiles,
-            "_new_cutter",
-            lambda self, size=chunk_bytes: ChunkCutter(size, 1 << 30, contiguous=True),
-        )
+        cut_files(monkeypatch, chunk_bytes)
         assert ended(files) == wanted
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from ray_canal.binlog.chunk import ChunkInfo, DecodedChunk
-from ray_canal.binlog.cutter import ChunkCutter
 from ray_canal.config import StoreConfig
 from ray_canal.demo import binlog_files
 from ray_canal.destination.parsing import begin, event_parser
@@ -39,8 +38,8 @@ from ray_canal.snapshot.marks import ExecutedLow
 from ray_canal.snapshot.plan import PlannedRange
 from ray_canal.snapshot.row_reader import RangeOrder, RangeRead
 from ray_canal.snapshot.tables import SnapshotTable
-from ray_canal.source.files import BinlogFiles
 from ray_canal.source.open_source import open_source
+from tests.chunk_cuts import cut_files
 from tests.local_destination import instance
 from tests.local_runtime import LocalRuntime
 from tests.unit.snapshot.test_log_chunks import framed
@@ -247,9 +246,7 @@ def test_a_transaction_has_ended_though_none_of_the_tables_is_in_the_chunk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its keys waited for the next chunk with one of them, and got the outcome that was there."""
-    monkeypatch.setattr(
-        BinlogFiles, "_new_cutter", lambda self: ChunkCutter(300, 1 << 30, contiguous=True)
-    )
+    cut_files(monkeypatch, 300)
     asyncio.run(ends_elsewhere())
 
 
